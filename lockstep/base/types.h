@@ -1,0 +1,48 @@
+// Element types and reductions, and the view of memory that every collective takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace lockstep {
+
+enum class DType : std::uint8_t { boolean, u8, i8, i32, i64, f16, bf16, f32, f64 };
+inline constexpr int kDTypeCount = 9;
+
+enum class Reduce : std::uint8_t { sum, mean, min, max, product };
+inline constexpr int kReduceCount = 5;
+
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 1, 4, 8, 2, 2, 4, 8};
+  return kSizes[static_cast<int>(dtype)];
+}
+
+std::string_view to_string(DType dtype);
+std::string_view to_string(Reduce reduce);
+
+// How a foreign tensor type is seen as raw memory: specialise with a static `view(const T&)`.
+// lockstep/torch/tensor.h does it for at::Tensor.
+template <class T>
+struct ViewOf;
+
+// `count` elements of `dtype`, one after the other, at `data`. Owns nothing: the memory must outlive
+// every call it is passed to, and every Work that such a call returned.
+struct TensorView {
+  void* data = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::f32;
+
+  constexpr TensorView() = default;
+  constexpr TensorView(void* data_, std::int64_t count_, DType dtype_)
+      : data(data_), count(count_), dtype(dtype_) {}
+  template <class T>
+    requires requires(const T& tensor) { ViewOf<std::remove_cvref_t<T>>::view(tensor); }
+  TensorView(const T& tensor)  // NOLINT: tensors are meant to convert
+      : TensorView(ViewOf<std::remove_cvref_t<T>>::view(tensor)) {}
+
+  constexpr std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+};
+
+}  // namespace lockstep

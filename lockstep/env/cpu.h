@@ -1,0 +1,26 @@
+// The processor cores this process may use, and how ranks share them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+// Cores in this process's affinity mask, ascending.
+std::vector<int> allowed_cores();
+
+// How many cores' worth of time this process may use: the affinity mask, further limited by the
+// quota of its cgroup (v1 or v2, any ancestor), at least 1.
+int usable_core_count();
+
+// The cores of local rank `local_rank` of `local_ranks`: an equal share of `cores`, neighbours
+// together; when there are more ranks than cores, ranks share cores in turn.
+std::vector<int> cores_of_rank(std::span<const int> cores, int local_rank, int local_ranks);
+
+// Threads a rank may use for computing: max(1, usable cores / local ranks).
+int threads_per_rank(int usable_cores, int local_ranks);
+
+// Restricts the calling thread (and those it starts) to `cores`. Throws Error(io).
+void pin_this_thread(std::span<const int> cores);
+
+}  // namespace lockstep
