@@ -1,6 +1,8 @@
 // The processor cores this process may use, and how ranks share them.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,8 +12,13 @@ namespace lockstep {
 std::vector<int> allowed_cores();
 
 // How many cores' worth of time this process may use: the affinity mask, further limited by the
-// quota of its cgroup (v1 or v2, any ancestor), at least 1.
+// quota of its cgroup (v1 or v2, any ancestor) rounded down, at least 1.
 int usable_core_count();
+
+// The CPU time that control groups allow this process, in cores: the smallest quota of its own
+// group and all ancestors. Empty: no quota. `root` is where proc and the mount points are looked
+// up.
+std::optional<double> cgroup_core_quota(const std::filesystem::path& root = "/");
 
 // The cores of local rank `local_rank` of `local_ranks`: an equal share of `cores`, neighbours
 // together; when there are more ranks than cores, ranks share cores in turn.
