@@ -15,7 +15,9 @@ TEST(Slice, PartsCoverTheWholeInOrderAndAreAligned) {
           const Range part = slice_of(whole, parts, i, align);
           EXPECT_EQ(part.begin, next);
           EXPECT_GE(part.count, 0);
-          if (part.count > 0) EXPECT_EQ((part.begin - whole.begin) % align, 0);
+          if (part.count > 0) {
+            EXPECT_EQ((part.begin - whole.begin) % align, 0);
+          }
           EXPECT_LE(part.count, (count / align / parts + 1) * align);
           next = part.end();
         }

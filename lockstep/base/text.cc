@@ -57,7 +57,7 @@ std::string human_bytes(double bytes) {
     bytes /= 1000;
     ++unit;
   }
-  return fmt::format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", bytes, kUnits[unit]);
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,36 @@
+// Arithmetic on raw memory: the only place where element types become numbers.
+//
+// Thread rule: pure functions. The instruction set is chosen at run time (Highway).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/base/types.h"
+
+namespace lockstep {
+
+// From this many bytes per destination on, stores that bypass the cache pay.
+inline constexpr std::size_t kStreamBytesMin = 16 * 1024;
+
+// For every element i: value = sources[0][i] ∘ sources[1][i] ∘ … in that order, then every
+// destination[i] = value.
+//  - mean divides the sum by `mean_of`, once, after the last addition; integers truncate.
+//  - f16 and bf16 are accumulated in f32 and rounded once, to nearest even.
+//  - min and max: NaN wins, whoever holds it. bool: sum is or, product is and; mean is refused above.
+// A destination may be one of the sources (then exactly, not shifted). The first destination is
+// written through the cache; the others bypass it when the piece is large, and are fenced before return.
+void reduce(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
+            std::int64_t count, DType dtype, Reduce op, int mean_of);
+
+// Copies bytes; bypasses the cache on large pieces when `stream` is set, fenced before return.
+void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool stream);
+
+// IEEE conversions, round to nearest even.
+float f16_to_f32(std::uint16_t bits);
+std::uint16_t f32_to_f16(float value);
+float bf16_to_f32(std::uint16_t bits);
+std::uint16_t f32_to_bf16(float value);
+
+}  // namespace lockstep
