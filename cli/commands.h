@@ -1,0 +1,9 @@
+// The subcommands of `lockstep`. Each gets its own name as argv[0] and returns the exit status.
+#pragma once
+
+namespace lockstep::cli {
+
+int run_command(int argc, char** argv);
+int train_command(int argc, char** argv);
+
+}  // namespace lockstep::cli
