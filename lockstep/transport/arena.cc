@@ -1,0 +1,208 @@
+#include "lockstep/transport/arena.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/transport/wire.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+// Long enough for a peer that is a few microseconds behind, short against a context switch's cost.
+constexpr auto kSpin = std::chrono::microseconds(30);
+
+std::size_t round_up(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
+           const timespec* timeout) {
+  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout,
+                   nullptr, 0);
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Barrier numbers wrap; a difference does not.
+bool reached(std::uint32_t counter, std::uint32_t barrier) {
+  return static_cast<std::int32_t>(counter - barrier) >= 0;
+}
+
+}  // namespace
+
+std::string SharedMemory::Address::to_wire() const {
+  WireWriter writer;
+  writer.put(static_cast<std::int32_t>(pid));
+  writer.put(static_cast<std::int32_t>(fd));
+  writer.put(inode);
+  writer.put(bytes);
+  return writer.bytes();
+}
+
+SharedMemory::Address SharedMemory::Address::from_wire(const std::string& bytes) {
+  WireReader reader(bytes);
+  Address address;
+  address.pid = reader.get<std::int32_t>();
+  address.fd = reader.get<std::int32_t>();
+  address.inode = reader.get<std::uint64_t>();
+  address.bytes = reader.get<std::uint64_t>();
+  return address;
+}
+
+SharedMemory::SharedMemory(Fd fd, std::size_t bytes, bool populate)
+    : fd_(std::move(fd)), bytes_(bytes) {
+  const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd_.get(), 0);
+  if (mapped == MAP_FAILED) {
+    fail_errno(errno, fmt::format("cannot map {} of shared memory",
+                                  human_bytes(static_cast<double>(bytes))));
+  }
+  data_ = static_cast<std::byte*>(mapped);
+}
+
+SharedMemory SharedMemory::create(std::size_t bytes, bool populate) {
+  bytes = round_up(bytes);
+  Fd fd(::memfd_create("lockstep", MFD_CLOEXEC));
+  if (!fd.valid()) fail_errno(errno, "cannot make shared memory (memfd_create)");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    fail_errno(errno, fmt::format("cannot make {} of shared memory",
+                                  human_bytes(static_cast<double>(bytes))));
+  }
+  return SharedMemory(std::move(fd), bytes, populate);
+}
+
+SharedMemory SharedMemory::open(const Address& address, bool populate) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.fd);
+  Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat status {};
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
+    fail_errno(errno, fmt::format("cannot open the shared memory of process {} ({})", address.pid,
+                                  path));
+  }
+  if (status.st_ino != address.inode || static_cast<std::uint64_t>(status.st_size) != address.bytes) {
+    fail(Code::io, "{} is not the shared memory that process {} announced", path, address.pid);
+  }
+  return SharedMemory(std::move(fd), address.bytes, populate);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+SharedMemory::Address SharedMemory::address() const {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0) fail_errno(errno, "cannot look at own shared memory");
+  return {::getpid(), fd_.get(), status.st_ino, bytes_};
+}
+
+// What one rank says to the others; each on cache lines of its own.
+struct alignas(128) Arena::Slot {
+  std::atomic<std::uint32_t> barriers;                    // how many this rank has arrived at
+  alignas(64) mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barriers`
+  alignas(64) Announcement announcements[2];              // of this operation and the last
+};
+
+std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
+  return round_up(static_cast<std::size_t>(ranks) * sizeof(Slot)) +
+         static_cast<std::size_t>(ranks) * scratch_bytes;
+}
+
+Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes, bool spin)
+    : memory_(std::move(memory)),
+      rank_(rank),
+      ranks_(ranks),
+      scratch_bytes_(scratch_bytes),
+      spin_(spin) {
+  LOCKSTEP_CHECK(memory_.bytes() >= bytes_for(ranks, scratch_bytes));
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+}
+
+Arena::Slot& Arena::slot(int rank) const {
+  return reinterpret_cast<Slot*>(memory_.data())[rank];
+}
+
+std::byte* Arena::scratch(int rank) const {
+  return memory_.data() + round_up(static_cast<std::size_t>(ranks_) * sizeof(Slot)) +
+         static_cast<std::size_t>(rank) * scratch_bytes_;
+}
+
+// A rank is at most one operation ahead of a peer that still reads, so two places are enough.
+void Arena::announce(const Announcement& operation) {
+  slot(rank_).announcements[operation.sequence % 2] = operation;
+}
+
+Announcement Arena::announced(int rank, std::uint64_t sequence) const {
+  return slot(rank).announcements[sequence % 2];
+}
+
+std::uint32_t Arena::arrive() {
+  Slot& own = slot(rank_);
+  ++barriers_;
+  // Sequentially consistent against wait_for: either the sleeper sees the new number, or we see it.
+  own.barriers.store(barriers_, std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_seq_cst) > 0) {
+    futex(&own.barriers, FUTEX_WAKE, INT32_MAX, nullptr);
+  }
+  return barriers_;
+}
+
+int Arena::laggard(std::uint32_t barrier) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!reached(slot(rank).barriers.load(std::memory_order_acquire), barrier)) return rank;
+  }
+  return -1;
+}
+
+void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time) const {
+  Slot& other = slot(rank);
+  if (spin_) {
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (reached(other.barriers.load(std::memory_order_acquire), barrier)) return;
+        relax();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+  }
+  other.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = other.barriers.load(std::memory_order_seq_cst);
+  if (!reached(seen, barrier)) {
+    const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
+    futex(&other.barriers, FUTEX_WAIT, seen, &timeout);
+  }
+  other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Arena::wake_all() const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    futex(&slot(rank).barriers, FUTEX_WAKE, INT32_MAX, nullptr);
+  }
+}
+
+}  // namespace lockstep

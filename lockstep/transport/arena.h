@@ -1,0 +1,94 @@
+// The arena: memory that all ranks of one host map, and the barrier between them.
+//
+// Memory comes from memfd: it has no name in any file system and is gone with its last user, however
+// that user ends. Peers open it through /proc/<pid>/fd, which the kernel allows to the same user.
+// Layout of the control block: docs/architecture.md.
+//
+// Thread rule: one thread at a time drives the barrier (the engine's driver); wake_all from any.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/env/fd.h"
+#include "lockstep/transport/announcement.h"
+
+namespace lockstep {
+
+// Zeroed shared memory, mapped. Moves, does not copy.
+class SharedMemory {
+ public:
+  // Where another process finds it.
+  struct Address {
+    pid_t pid = 0;
+    int fd = -1;
+    std::uint64_t inode = 0;
+    std::uint64_t bytes = 0;
+
+    std::string to_wire() const;
+    static Address from_wire(const std::string& bytes);  // throws Error(corrupt)
+  };
+
+  SharedMemory() = default;
+  // Throws Error(io) saying how much was asked for. `populate` takes the page faults now.
+  static SharedMemory create(std::size_t bytes, bool populate);
+  // Throws Error(io) naming the process that could not be reached.
+  static SharedMemory open(const Address& address, bool populate);
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  ~SharedMemory();
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Address address() const;
+
+ private:
+  SharedMemory(Fd fd, std::size_t bytes, bool populate);
+
+  Fd fd_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+class Arena {
+ public:
+  // Bytes of control block for that many ranks with that much scratch each.
+  static std::size_t bytes_for(int ranks, std::size_t scratch_bytes);
+
+  // `memory` is the same zeroed block on all ranks. `spin`: whether a waiting rank may keep its core
+  // busy for some microseconds (there is a core for each rank).
+  Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes, bool spin);
+
+  std::byte* scratch(int rank) const;
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+  // Written before the first barrier of an operation, read by peers after it.
+  void announce(const Announcement& operation);
+  Announcement announced(int rank, std::uint64_t sequence) const;
+
+  // The barrier: arrive() starts the next one and returns its number; it is passed when laggard() is
+  // -1, else that is a rank which has not arrived.
+  std::uint32_t arrive();
+  int laggard(std::uint32_t barrier) const;
+  // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
+  void wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time) const;
+  void wake_all() const;
+
+ private:
+  struct Slot;
+  Slot& slot(int rank) const;
+
+  const SharedMemory memory_;
+  const int rank_;
+  const int ranks_;
+  const std::size_t scratch_bytes_;
+  const bool spin_;
+  std::uint32_t barriers_ = 0;
+};
+
+}  // namespace lockstep

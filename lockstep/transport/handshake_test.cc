@@ -1,0 +1,100 @@
+#include "lockstep/transport/handshake.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/transport/tcp/socket.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& call, Code code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+TEST(Handshake, SameSecretIsAcceptedAndCarriesTheRank) {
+  const std::string hello = make_hello({Purpose::data, 7});
+  const std::string answer = make_answer(hello, "secret");
+  const std::string proof = make_proof(hello, answer, "secret");
+  verify_proof(hello, answer, proof, "secret");
+  EXPECT_EQ(parse_hello(hello).rank, 7);
+  EXPECT_EQ(parse_hello(hello).purpose, Purpose::data);
+}
+
+TEST(Handshake, AnotherSecretIsRefusedByBothSides) {
+  const std::string hello = make_hello({Purpose::store, 1});
+  const std::string answer = make_answer(hello, "right");
+  message_of([&] { make_proof(hello, answer, "wrong"); }, Code::unauthenticated);
+  message_of([&] { verify_proof(hello, answer, std::string(kProofBytes, 'x'), "right"); },
+             Code::unauthenticated);
+}
+
+TEST(Handshake, AProofIsOfNoUseForAnotherConnection) {
+  const std::string hello = make_hello({Purpose::store, 1});
+  const std::string answer = make_answer(hello, "secret");
+  const std::string proof = make_proof(hello, answer, "secret");
+  const std::string again = make_answer(hello, "secret");
+  message_of([&] { verify_proof(hello, again, proof, "secret"); }, Code::unauthenticated);
+}
+
+TEST(Handshake, AnotherProtocolIsRefusedWithBothReleasesNamed) {  // S-HANG-04, "another build"
+  std::string hello = make_hello({Purpose::store, 1});
+  hello[6] = 9;
+  hello.replace(16, 5, "9.8.7");
+  const std::string answer = make_answer(hello, "secret");
+  const std::string said = message_of(
+      [&] { verify_proof(hello, answer, std::string(kProofBytes, 'x'), "secret"); },
+      Code::unsupported);
+  EXPECT_THAT(said, HasSubstr("9.8.7"));
+  EXPECT_THAT(said, HasSubstr("protocol 9"));
+  EXPECT_THAT(said, HasSubstr("0.1.0"));
+}
+
+TEST(Handshake, StrangersAreRefused) {
+  message_of([] { parse_hello("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/7.88.1\r\n\r\n"); },
+             Code::corrupt);
+}
+
+TEST(Handshake, OverARealSocket) {
+  const Fd listener = listen_on("127.0.0.1", 0);
+  const auto deadline = Deadline::after(std::chrono::seconds(5));
+  Fd client = connect_to("127.0.0.1", local_address(listener).port, deadline);
+  Fd server = accept_from(listener);
+  ASSERT_TRUE(server.valid());
+  std::thread thread([&] { greet_as_client(client, {Purpose::data, 3}, "secret", deadline); });
+  EXPECT_EQ(greet_as_server(server, "secret", deadline).rank, 3);
+  thread.join();
+}
+
+TEST(Socket, ConnectingToNobodyEndsAtTheDeadlineAndSaysWhere) {
+  std::uint16_t port = 0;
+  { port = local_address(listen_on("127.0.0.1", 0)).port; }
+  const std::string said = message_of(
+      [&] { connect_to("127.0.0.1", port, Deadline::after(std::chrono::milliseconds(50))); },
+      Code::timeout);
+  EXPECT_THAT(said, HasSubstr(fmt::format("127.0.0.1:{}", port)));
+  EXPECT_THAT(said, HasSubstr("refused"));
+}
+
+TEST(Socket, APortInUseAndANumberForANameAreNamed) {
+  const Fd listener = listen_on("127.0.0.1", 0);
+  const std::uint16_t port = local_address(listener).port;
+  EXPECT_THAT(message_of([&] { listen_on("127.0.0.1", port); }, Code::io), HasSubstr("in use"));
+  EXPECT_THAT(message_of([&] { listen_on("123", 0); }, Code::invalid_argument),
+              HasSubstr("0.0.0.123"));
+}
+
+}  // namespace
+}  // namespace lockstep

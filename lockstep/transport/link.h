@@ -1,0 +1,37 @@
+// Link: a way to move messages between this rank and one peer, in order, in both directions.
+//
+// Thread rule: one thread at a time (the engine's driver). Nothing here blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/transport/announcement.h"
+
+namespace lockstep {
+
+class Link {
+ public:
+  virtual ~Link() = default;
+
+  // Queues a message. The bytes are read until sent() counts it.
+  virtual void send(std::span<const std::byte> bytes, const Announcement& operation) = 0;
+  // Asks for the next message, which must be as long and of the same operation: progress() throws
+  // Error(invalid_argument) naming both sides if it is not. received() counts it when it has landed.
+  virtual void receive(std::span<std::byte> bytes, const Announcement& operation) = 0;
+
+  // Moves what can be moved now. Throws Error(peer_lost) when the peer is gone while something is
+  // under way, Error(corrupt) when bytes are not a message.
+  virtual void progress() = 0;
+
+  // Messages fully handed over or landed since the link was made.
+  virtual std::int64_t sent() const = 0;
+  virtual std::int64_t received() const = 0;
+
+  // What poll(2) should watch while something is under way.
+  virtual int fd() const = 0;
+  virtual short wanted_events() const = 0;
+};
+
+}  // namespace lockstep
