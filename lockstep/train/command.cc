@@ -1,0 +1,124 @@
+#include "lockstep/train/command.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "lockstep/base/text.h"
+#include "lockstep/env/cpu.h"
+#include "lockstep/env/files.h"
+#include "lockstep/group/group.h"
+#include "lockstep/train/agree.h"
+#include "lockstep/train/batches.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/process.h"
+#include "lockstep/train/progress.h"
+#include "lockstep/train/report.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::train {
+
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kFailure = 1;
+
+// What this command reads from the environment beside the group's settings.
+struct Environment {
+  std::optional<int> omp_threads;
+  bool ends_at_terminal = false;  // standard error, through whoever started this rank
+
+  static Environment read() {
+    Environment environment;
+    if (const char* text = std::getenv("OMP_NUM_THREADS")) {
+      if (const auto count = parse_integer(text, 1, 4096)) {
+        environment.omp_threads = static_cast<int>(*count);
+      }
+    }
+    const char* text = std::getenv("LOCKSTEP_TERMINAL");
+    environment.ends_at_terminal = text != nullptr && std::string_view(text) == "1";
+    return environment;
+  }
+};
+
+void tell(std::string_view who, std::string_view message) {
+  // One line and one write, whatever an exception holds.
+  std::string line =
+      fmt::format("lockstep train: {}{}", who, message.substr(0, message.find('\n')));
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : ".";
+}
+
+void train(const TrainSettings& settings, Group& group, Progress* progress) {
+  std::unique_ptr<BatchSource> data;
+  agree(group, [&] {
+    if (group.rank() == 0 && !settings.output.empty()) require_writable_folder(settings.output);
+    if (group.rank() == 0 && !settings.report.empty()) {
+      require_writable_folder(folder_of(settings.report));
+    }
+    data = open_data(settings);
+  });
+  const Report report = Trainer(settings, group, *data, progress).run();
+  agree(group, [&] {
+    if (group.rank() != 0 || settings.report.empty()) return;
+    write_file_atomically(settings.report, to_json(report));
+  });
+}
+
+int train_as_rank(const TrainSettings& settings, const Settings& job,
+                  const Environment& environment) {
+  const std::string who = fmt::format("rank {}: ", job.rank);
+  try {
+    Group group(job);
+    int threads = static_cast<int>(settings.threads);
+    if (threads == 0) {
+      threads = environment.omp_threads.value_or(
+          threads_per_rank(usable_core_count(), group.local_size()));
+    }
+    use_threads(threads);
+    keep_freed_memory();
+    auto progress = Progress::to_standard_streams(environment.ends_at_terminal);
+    train(settings, group, job.rank == 0 ? &progress : nullptr);
+    return 0;
+  } catch (const AgreedError& error) {
+    if (job.rank == 0) tell("", error.what());
+  } catch (const c10::Error& error) {
+    tell(who, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    tell(who, error.what());
+  }
+  return kFailure;
+}
+
+}  // namespace
+
+int run_command(std::span<const std::string> arguments) {
+  Settings job;
+  Command command;
+  bool speaks = true;
+  try {
+    job = Settings::from_environment();
+    // All ranks read the same arguments and would say the same.
+    speaks = job.rank == 0;
+    command = parse_command(arguments, job.world_size);
+  } catch (const std::exception& error) {
+    if (speaks) tell("", error.what());
+    return kUsage;
+  }
+  if (command.action == Command::Action::print) {
+    if (speaks) std::fputs(command.text.c_str(), stdout);
+    return 0;
+  }
+  return train_as_rank(command.settings, job, Environment::read());
+}
+
+}  // namespace lockstep::train
