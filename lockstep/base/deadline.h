@@ -20,9 +20,7 @@ class Deadline {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
     return static_cast<int>(std::clamp<decltype(left)>(left, 0, 1'000'000'000));
   }
-  double elapsed_s() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   Deadline(Clock::time_point start, Clock::time_point end) : start_(start), end_(end) {}

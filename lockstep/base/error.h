@@ -51,5 +51,6 @@ namespace internal {
 }  // namespace lockstep
 
 // A broken invariant inside Lockstep: prints where and aborts, in every build.
-#define LOCKSTEP_CHECK(condition) \
-  ((condition) ? static_cast<void>(0) : ::lockstep::internal::check_failed(#condition, __FILE__, __LINE__))
+#define LOCKSTEP_CHECK(condition)     \
+  ((condition) ? static_cast<void>(0) \
+               : ::lockstep::internal::check_failed(#condition, __FILE__, __LINE__))

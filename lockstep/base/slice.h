@@ -14,8 +14,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Part `index` of `parts` of `whole`. Parts start at multiples of `align` elements (so that ranks do
-// not share cache lines), are as equal as that allows, and the last ones may be empty.
+// Part `index` of `parts` of `whole`. Parts start at multiples of `align` elements (so that ranks
+// do not share cache lines), are as equal as that allows, and the last ones may be empty.
 constexpr Range slice_of(Range whole, std::int64_t parts, std::int64_t index,
                          std::int64_t align = 1) {
   const std::int64_t units = (whole.count + align - 1) / align;

@@ -27,8 +27,8 @@ std::string_view to_string(Reduce reduce);
 template <class T>
 struct ViewOf;
 
-// `count` elements of `dtype`, one after the other, at `data`. Owns nothing: the memory must outlive
-// every call it is passed to, and every Work that such a call returned.
+// `count` elements of `dtype`, one after the other, at `data`. Owns nothing: the memory must
+// outlive every call it is passed to, and every Work that such a call returned.
 struct TensorView {
   void* data = nullptr;
   std::int64_t count = 0;
@@ -38,7 +38,7 @@ struct TensorView {
   constexpr TensorView(void* data_, std::int64_t count_, DType dtype_)
       : data(data_), count(count_), dtype(dtype_) {}
   template <class T>
-    requires requires(const T& tensor) { ViewOf<std::remove_cvref_t<T>>::view(tensor); }
+  requires requires(const T& tensor) { ViewOf<std::remove_cvref_t<T>>::view(tensor); }
   TensorView(const T& tensor)  // NOLINT: tensors are meant to convert
       : TensorView(ViewOf<std::remove_cvref_t<T>>::view(tensor)) {}
 

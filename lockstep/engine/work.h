@@ -25,8 +25,8 @@ class Work {
   explicit Work(std::shared_ptr<internal::Completion> completion)
       : completion_(std::move(completion)) {}
 
-  // Blocks until the operation is complete; throws its Error if it failed. If the engine is idle the
-  // calling thread runs the operation itself. A default-constructed Work is complete.
+  // Blocks until the operation is complete; throws its Error if it failed. If the engine is idle
+  // the calling thread runs the operation itself. A default-constructed Work is complete.
   void wait() const {
     if (completion_) completion_->wait();
   }

@@ -1,10 +1,12 @@
 // Group: the ranks that reduce together, and everything they can do together.
 //
 // Every rank of the group must make the same calls in the same order, with equal counts, dtypes,
-// reductions and roots. A call that does not match its peers' fails on all ranks, naming both sides.
+// reductions and roots. A call that does not match its peers' fails on all ranks, naming both
+// sides.
 //
 // Errors: every call throws lockstep::Error. invalid_argument leaves the group usable; any other
-// error (a lost peer, a timeout, a mismatch) breaks it: later calls fail at once with the first cause.
+// error (a lost peer, a timeout, a mismatch) breaks it: later calls fail at once with the first
+// cause.
 //
 // Results: contributions are added in rank order, half types in f32, a mean divides once after the
 // sum; so all ranks hold the same bits, and shared memory and TCP give the same bits.
@@ -80,7 +82,8 @@ class Group {
   std::unique_ptr<Impl> impl_;
 };
 
-// The asynchronous face of a group. The tensors must stay alive and untouched until the Work is done.
+// The asynchronous face of a group. The tensors must stay alive and untouched until the Work is
+// done.
 class AsyncGroup {
  public:
   Work all_reduce(TensorView tensor, Reduce reduce = Reduce::sum);

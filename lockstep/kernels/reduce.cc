@@ -43,20 +43,24 @@ struct BFloat {
 struct Sum {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, bool>) return a || b;
+    if constexpr (std::is_same_v<T, bool>)
+      return a || b;
     else if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
                             static_cast<std::make_unsigned_t<T>>(b));  // wraps, never undefined
-    else return a + b;
+    else
+      return a + b;
   }
 };
 struct Product {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, bool>) return a && b;
+    if constexpr (std::is_same_v<T, bool>)
+      return a && b;
     else if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    else return a * b;
+    else
+      return a * b;
   }
 };
 struct Min {
@@ -120,8 +124,10 @@ void ReduceAs(std::span<std::byte* const> destinations, std::span<const std::byt
     for (std::size_t d = 0; d < destinations.size(); ++d) {
       std::byte* to = destinations[d] + static_cast<std::size_t>(begin) * sizeof(T);
       const auto* from = reinterpret_cast<const std::byte*>(results);
-      if (d > 0 && stream) StreamCopy(to, from, bytes);
-      else std::memcpy(to, from, bytes);
+      if (d > 0 && stream)
+        StreamCopy(to, from, bytes);
+      else
+        std::memcpy(to, from, bytes);
     }
   }
   if (stream) hwy::FlushStream();
@@ -199,10 +205,18 @@ void copy_bytes(std::byte* destination, const std::byte* source, std::size_t byt
   }
 }
 
-float f16_to_f32(std::uint16_t bits) { return kernels::half_to_float(bits); }
-std::uint16_t f32_to_f16(float value) { return kernels::float_to_half(value); }
-float bf16_to_f32(std::uint16_t bits) { return kernels::bfloat_to_float(bits); }
-std::uint16_t f32_to_bf16(float value) { return kernels::float_to_bfloat(value); }
+float f16_to_f32(std::uint16_t bits) {
+  return kernels::half_to_float(bits);
+}
+std::uint16_t f32_to_f16(float value) {
+  return kernels::float_to_half(value);
+}
+float bf16_to_f32(std::uint16_t bits) {
+  return kernels::bfloat_to_float(bits);
+}
+std::uint16_t f32_to_bf16(float value) {
+  return kernels::float_to_bfloat(value);
+}
 
 }  // namespace lockstep
 #endif  // HWY_ONCE

@@ -18,9 +18,11 @@ inline constexpr std::size_t kStreamBytesMin = 16 * 1024;
 // destination[i] = value.
 //  - mean divides the sum by `mean_of`, once, after the last addition; integers truncate.
 //  - f16 and bf16 are accumulated in f32 and rounded once, to nearest even.
-//  - min and max: NaN wins, whoever holds it. bool: sum is or, product is and; mean is refused above.
+//  - min and max: NaN wins, whoever holds it. bool: sum is or, product is and; mean is refused
+//  above.
 // A destination may be one of the sources (then exactly, not shifted). The first destination is
-// written through the cache; the others bypass it when the piece is large, and are fenced before return.
+// written through the cache; the others bypass it when the piece is large, and are fenced before
+// return.
 void reduce(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
             std::int64_t count, DType dtype, Reduce op, int mean_of);
 

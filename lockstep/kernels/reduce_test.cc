@@ -103,7 +103,8 @@ TEST(Reduce, HalfTypesAccumulateWide) {
     for (const auto& h : halves) sources.push_back(reinterpret_cast<const std::byte*>(&h));
     std::uint16_t result = 0;
     std::byte* destination = reinterpret_cast<std::byte*>(&result);
-    reduce({&destination, 1}, sources, 1, DType::f16, Reduce::mean, static_cast<int>(values.size()));
+    reduce({&destination, 1}, sources, 1, DType::f16, Reduce::mean,
+           static_cast<int>(values.size()));
     return f16_to_f32(result);
   };
   EXPECT_EQ(mean({30000, 30000, 30000, 30000}), 30000.0f);

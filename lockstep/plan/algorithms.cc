@@ -35,7 +35,9 @@ bool allowed(Needs needs, const Reach& reach) {
 
 }  // namespace
 
-std::span<const Algorithm> algorithms() { return kAlgorithms; }
+std::span<const Algorithm> algorithms() {
+  return kAlgorithms;
+}
 
 const Algorithm& choose(Operation operation, const Reach& reach) {
   for (const Algorithm& algorithm : kAlgorithms) {

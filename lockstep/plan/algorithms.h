@@ -28,7 +28,8 @@ struct Reach {
   bool shared_scratch = false;  // all ranks are on one host and share scratch
 };
 
-// The first algorithm of `operation` that `reach` allows. There always is one: messages need nothing.
+// The first algorithm of `operation` that `reach` allows. There always is one: messages need
+// nothing.
 const Algorithm& choose(Operation operation, const Reach& reach);
 
 }  // namespace lockstep

@@ -1,8 +1,9 @@
 // all_reduce in place in shared memory.
 //
-// Restrictions: every rank's data is mapped by all ranks. Any count, any number of ranks. Order: by rank.
-// Cost per rank, N ranks, n bytes: reads n, writes n, two barriers; nothing is copied in or out.
-// Rank r owns slice r: it reads that slice from everybody, reduces, and writes it to everybody.
+// Restrictions: every rank's data is mapped by all ranks. Any count, any number of ranks. Order: by
+// rank. Cost per rank, N ranks, n bytes: reads n, writes n, two barriers; nothing is copied in or
+// out. Rank r owns slice r: it reads that slice from everybody, reduces, and writes it to
+// everybody.
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 

@@ -2,9 +2,9 @@
 // sends the result back to everybody.
 //
 // Restrictions: none. Order: by rank.
-// Cost per rank, N ranks, n bytes: sends and receives 2n(N-1)/N, the least possible; 2(N-1) messages
-// per chunk; latency of two messages. Scratch: two chunks.
-// The next chunk's contributions are on their way while this one is reduced.
+// Cost per rank, N ranks, n bytes: sends and receives 2n(N-1)/N, the least possible; 2(N-1)
+// messages per chunk; latency of two messages. Scratch: two chunks. The next chunk's contributions
+// are on their way while this one is reduced.
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 

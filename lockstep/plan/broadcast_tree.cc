@@ -1,8 +1,8 @@
 // broadcast over messages along a binomial tree, chunk after chunk.
 //
 // Restrictions: none.
-// Cost: ceil(log2 N) messages deep; the root sends n·ceil(log2 N). Chunks flow: a rank passes one on
-// while the next arrives. Tree as in Thakur, Rabenseifner, Gropp, "Optimization of Collective
+// Cost: ceil(log2 N) messages deep; the root sends n·ceil(log2 N). Chunks flow: a rank passes one
+// on while the next arrives. Tree as in Thakur, Rabenseifner, Gropp, "Optimization of Collective
 // Communication Operations in MPICH", 2005.
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"

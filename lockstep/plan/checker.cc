@@ -49,9 +49,9 @@ struct RankState {
   Cells spaces[3];
   int round = 0;
   std::size_t step = 0;
-  int epoch = 0;                // barriers passed
+  int epoch = 0;  // barriers passed
   bool at_barrier = false;
-  std::int64_t landed = 0;      // receives of this round that a wait has covered
+  std::int64_t landed = 0;  // receives of this round that a wait has covered
   std::deque<PendingReceive> receives;
   std::vector<PendingSend> sends;
   std::vector<int> clock;
@@ -111,7 +111,8 @@ class Checker {
                            fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Symbols. A leaf is an element of a rank's input in a round; pairs and finished values are interned.
+  // Symbols. A leaf is an element of a rank's input in a round; pairs and finished values are
+  // interned.
   std::int64_t leaf(int round, int rank, std::int64_t element) const {
     return (round * size() + rank) * (shape_.count + 1) + element;
   }

@@ -1,7 +1,7 @@
 // Plan: what moves, from where to where, in what order, for one rank of one collective.
 //
-// A plan is a pure function of (operation, algorithm, ranks, rank, root, count, chunking); it knows no
-// memory, no socket and no element values. plan/checker.h executes the plans of all ranks
+// A plan is a pure function of (operation, algorithm, ranks, rank, root, count, chunking); it knows
+// no memory, no socket and no element values. plan/checker.h executes the plans of all ranks
 // symbolically and proves them; engine/ executes one with real bytes.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What a rank says about the operation it is in, so that peers can see whether they are in the same.
+// What a rank says about the operation it is in, so that peers can see whether they are in the
+// same.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,9 @@ constexpr std::size_t kPageBytes = 4096;
 // Long enough for a peer that is a few microseconds behind, short against a context switch's cost.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
-std::size_t round_up(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
            const timespec* timeout) {
@@ -90,10 +92,11 @@ SharedMemory SharedMemory::open(const Address& address, bool populate) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
-    fail_errno(errno, fmt::format("cannot open the shared memory of process {} ({})", address.pid,
-                                  path));
+    fail_errno(errno,
+               fmt::format("cannot open the shared memory of process {} ({})", address.pid, path));
   }
-  if (status.st_ino != address.inode || static_cast<std::uint64_t>(status.st_size) != address.bytes) {
+  if (status.st_ino != address.inode ||
+      static_cast<std::uint64_t>(status.st_size) != address.bytes) {
     fail(Code::io, "{} is not the shared memory that process {} announced", path, address.pid);
   }
   return SharedMemory(std::move(fd), address.bytes, populate);
@@ -123,9 +126,9 @@ SharedMemory::Address SharedMemory::address() const {
 
 // What one rank says to the others; each on cache lines of its own.
 struct alignas(128) Arena::Slot {
-  std::atomic<std::uint32_t> barriers;                    // how many this rank has arrived at
+  std::atomic<std::uint32_t> barriers;                      // how many this rank has arrived at
   alignas(64) mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barriers`
-  alignas(64) Announcement announcements[2];              // of this operation and the last
+  alignas(64) Announcement announcements[2];                // of this operation and the last
 };
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {

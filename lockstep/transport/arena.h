@@ -1,8 +1,8 @@
 // The arena: memory that all ranks of one host map, and the barrier between them.
 //
-// Memory comes from memfd: it has no name in any file system and is gone with its last user, however
-// that user ends. Peers open it through /proc/<pid>/fd, which the kernel allows to the same user.
-// Layout of the control block: docs/architecture.md.
+// Memory comes from memfd: it has no name in any file system and is gone with its last user,
+// however that user ends. Peers open it through /proc/<pid>/fd, which the kernel allows to the same
+// user. Layout of the control block: docs/architecture.md.
 //
 // Thread rule: one thread at a time drives the barrier (the engine's driver); wake_all from any.
 #pragma once
@@ -60,8 +60,8 @@ class Arena {
   // Bytes of control block for that many ranks with that much scratch each.
   static std::size_t bytes_for(int ranks, std::size_t scratch_bytes);
 
-  // `memory` is the same zeroed block on all ranks. `spin`: whether a waiting rank may keep its core
-  // busy for some microseconds (there is a core for each rank).
+  // `memory` is the same zeroed block on all ranks. `spin`: whether a waiting rank may keep its
+  // core busy for some microseconds (there is a core for each rank).
   Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes, bool spin);
 
   std::byte* scratch(int rank) const;
@@ -71,8 +71,8 @@ class Arena {
   void announce(const Announcement& operation);
   Announcement announced(int rank, std::uint64_t sequence) const;
 
-  // The barrier: arrive() starts the next one and returns its number; it is passed when laggard() is
-  // -1, else that is a rank which has not arrived.
+  // The barrier: arrive() starts the next one and returns its number; it is passed when laggard()
+  // is -1, else that is a rank which has not arrived.
   std::uint32_t arrive();
   int laggard(std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.

@@ -75,10 +75,11 @@ void require_magic(std::string_view bytes) {
 }
 
 [[noreturn]] void fail_protocol(std::string_view other, std::size_t release_offset) {
-  fail(Code::unsupported,
-       "the other end runs Lockstep {} (protocol {}), this end {} (protocol {}): all ranks need the "
-       "same build",
-       release_at(other, release_offset), protocol_of(other), kVersion, kProtocolVersion);
+  fail(
+      Code::unsupported,
+      "the other end runs Lockstep {} (protocol {}), this end {} (protocol {}): all ranks need the "
+      "same build",
+      release_at(other, release_offset), protocol_of(other), kVersion, kProtocolVersion);
 }
 
 }  // namespace

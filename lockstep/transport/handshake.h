@@ -29,8 +29,8 @@ struct Hello {
 };
 
 std::string make_hello(const Hello& hello);
-// Throws Error(corrupt) when it is no hello of Lockstep. The protocol is not judged here: the answer
-// tells the other end ours, so that both can name both.
+// Throws Error(corrupt) when it is no hello of Lockstep. The protocol is not judged here: the
+// answer tells the other end ours, so that both can name both.
 Hello parse_hello(std::string_view hello);
 std::string make_answer(std::string_view hello, std::string_view secret);
 // Checks the server's answer and returns the client's proof. Throws Error(unsupported) with both

@@ -54,17 +54,18 @@ TEST(Handshake, AnotherProtocolIsRefusedWithBothReleasesNamed) {  // S-HANG-04, 
   hello[6] = 9;
   hello.replace(16, 5, "9.8.7");
   const std::string answer = make_answer(hello, "secret");
-  const std::string said = message_of(
-      [&] { verify_proof(hello, answer, std::string(kProofBytes, 'x'), "secret"); },
-      Code::unsupported);
+  const std::string said =
+      message_of([&] { verify_proof(hello, answer, std::string(kProofBytes, 'x'), "secret"); },
+                 Code::unsupported);
   EXPECT_THAT(said, HasSubstr("9.8.7"));
   EXPECT_THAT(said, HasSubstr("protocol 9"));
   EXPECT_THAT(said, HasSubstr("0.1.0"));
 }
 
 TEST(Handshake, StrangersAreRefused) {
-  message_of([] { parse_hello("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/7.88.1\r\n\r\n"); },
-             Code::corrupt);
+  message_of(
+      [] { parse_hello("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/7.88.1\r\n\r\n"); },
+      Code::corrupt);
 }
 
 TEST(Handshake, OverARealSocket) {

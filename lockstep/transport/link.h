@@ -18,7 +18,8 @@ class Link {
   // Queues a message. The bytes are read until sent() counts it.
   virtual void send(std::span<const std::byte> bytes, const Announcement& operation) = 0;
   // Asks for the next message, which must be as long and of the same operation: progress() throws
-  // Error(invalid_argument) naming both sides if it is not. received() counts it when it has landed.
+  // Error(invalid_argument) naming both sides if it is not. received() counts it when it has
+  // landed.
   virtual void receive(std::span<std::byte> bytes, const Announcement& operation) = 0;
 
   // Moves what can be moved now. Throws Error(peer_lost) when the peer is gone while something is

@@ -16,7 +16,7 @@ namespace lockstep {
 class WireWriter {
  public:
   template <class T>
-    requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
   void put(T value) {
     auto bits = static_cast<std::make_unsigned_t<T>>(value);
     for (std::size_t i = 0; i < sizeof(T); ++i) {
@@ -41,8 +41,7 @@ class WireReader {
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
 
   template <class T>
-    requires std::is_integral_v<T>
-  T get() {
+  requires std::is_integral_v<T> T get() {
     const std::string_view raw = get_raw(sizeof(T));
     std::uint64_t bits = 0;
     for (std::size_t i = sizeof(T); i-- > 0;) {

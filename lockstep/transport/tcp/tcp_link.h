@@ -1,4 +1,5 @@
-// A Link over one TCP connection. Each message is a 64-byte header and its bytes: docs/wire-format.md.
+// A Link over one TCP connection. Each message is a 64-byte header and its bytes:
+// docs/wire-format.md.
 #pragma once
 
 #include <deque>

@@ -1,0 +1,131 @@
+// Engine: carries out the operations of one group, in the order in which they were submitted, one
+// at a time. An operation advances whenever somebody drives it: a caller in wait(), a caller in
+// poll(), or the progress thread. At most one thread drives at a time.
+//
+// Failure is sticky: once an operation has failed, or break_with() was called, everything under way
+// and everything later fails at once with the first cause.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lockstep/engine/execution.h"
+#include "lockstep/engine/work.h"
+#include "lockstep/env/fd.h"
+#include "lockstep/plan/algorithms.h"
+
+namespace lockstep {
+
+struct EngineOptions {
+  // How long one operation may take from the moment it is driven.
+  std::chrono::milliseconds operation_timeout{300'000};
+  // When the progress thread drives an operation that nobody else does. Zero: at once (there are
+  // cores to spare, or bytes cross a network); else it waits so long, because it would only take
+  // the core from the thread that computes and will poll.
+  std::chrono::milliseconds takeover{0};
+  // Called once, with the first cause, when an operation fails here (not by break_with).
+  std::function<void(const Error&)> on_failure;
+};
+
+class Engine {
+ public:
+  Engine(const Fabric& fabric, EngineOptions options);
+  // Fails what is under way with Error(cancelled).
+  ~Engine();
+
+  // The operation joins the queue. Throws the sticky Error. Arguments were checked by the caller.
+  Work submit(const Request& request);
+  // submit and wait, without waking the progress thread.
+  void run(const Request& request);
+
+  bool poll();
+  // Everything under way and everything later fails with `error`, unless a first cause stands
+  // already.
+  void break_with(const Error& error);
+  // `rank` will not take part any more; operations that need it fail.
+  void peer_left(int rank, const std::string& how);
+  // The progress thread calls `on_readable` when `fd` is readable, until it returns false.
+  void watch(int fd, std::function<bool()> on_readable);
+
+  void add_region(const SharedRegion* region);
+  void remove_region(const SharedRegion* region);
+
+  std::int64_t bytes_reduced() const { return bytes_reduced_.load(std::memory_order_relaxed); }
+
+ private:
+  class Task;
+
+  std::shared_ptr<Task> enqueue(const Request& request);
+  std::shared_ptr<const Plan> plan_for(const Request& request, Needs needs, const Algorithm& by);
+  const SharedRegion* region_of(const TensorView& data) const;
+  void wait_for(Task& task);
+  // These need drive_mutex_.
+  void drive();
+  bool advance(Task& task);
+  void block(const Task& task);
+  void finish_all();
+  void finish(const std::shared_ptr<Task>& task, std::optional<Error> error);
+
+  void fail_here(const Error& error);
+  bool set_failure(const Error& error);
+  std::shared_ptr<Task> front() const;
+
+  void progress_loop();
+  // Drives if it is the progress thread's turn; how long poll(2) may sleep then.
+  int progress(std::vector<pollfd>& fds);
+  void wake() const;
+
+  // Constant after construction.
+  const Fabric fabric_;
+  const EngineOptions options_;
+  const Fd wake_fd_;
+  const Fd abort_fd_;  // readable from the first failure on, so that no poll(2) sleeps through it
+
+  // Whoever holds drive_mutex_ drives, and owns these.
+  std::mutex drive_mutex_;
+  std::vector<std::byte> private_scratch_;
+  std::vector<pollfd> poll_fds_;
+
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  std::deque<std::shared_ptr<Task>> queue_;
+  std::optional<Error> failure_;
+  std::map<int, std::string> left_;
+  std::map<int, std::function<bool()>> watched_;
+  std::vector<const SharedRegion*> regions_;
+  struct PlanKey {
+    Operation operation;
+    Needs needs;
+    int root;
+    std::int64_t count;
+    std::size_t element_bytes;
+    auto operator<=>(const PlanKey&) const = default;
+  };
+  std::map<PlanKey, std::shared_ptr<const Plan>> plans_;
+  std::uint64_t sequence_ = 0;
+
+  // Any thread.
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> someone_left_{false};
+  std::atomic<std::size_t> pending_{0};
+  std::atomic<int> callers_driving_{0};
+  std::atomic<bool> sleeping_{false};  // the progress thread sleeps until it is woken
+  std::atomic<bool> stop_{false};
+  std::atomic<std::int64_t> last_driven_us_{0};
+  std::atomic<std::int64_t> last_submit_us_{0};
+  std::atomic<std::int64_t> bytes_reduced_{0};
+
+  std::thread progress_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,212 @@
+#include "lockstep/rendezvous/store_client.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/rendezvous/frames.h"
+#include "lockstep/transport/handshake.h"
+#include "lockstep/transport/wire.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+// How long a farewell or a report may take to leave; its receiver may be gone already.
+constexpr auto kSendTimeout = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds kAnswerTimeout{20'000};
+constexpr int kAttemptsMax = 5;
+constexpr auto kPause = std::chrono::milliseconds(50);
+
+Fd connect_and_greet(const std::string& host, std::uint16_t port, const StoreIdentity& identity,
+                     const Deadline& deadline) {
+  // A connection that was made while its listener was closing is dropped: try again, a few times.
+  for (int attempt = 1;; ++attempt) {
+    Fd socket = connect_to(host, port, deadline);
+    const auto answer_by = Deadline::after(
+        std::min(kAnswerTimeout, std::chrono::milliseconds(deadline.remaining_ms())));
+    try {
+      greet_as_client(socket, {Purpose::store, identity.rank}, identity.secret, answer_by);
+      return socket;
+    } catch (const Error& error) {
+      if (error.code() != Code::peer_lost || attempt == kAttemptsMax || deadline.passed()) throw;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+StoreClient::StoreClient(const std::string& host, std::uint16_t port, const StoreIdentity& identity,
+                         const Deadline& deadline)
+    : store_(SocketAddress{host, port}.text()), identity_(identity) {
+  try {
+    socket_ = connect_and_greet(host, port, identity, deadline);
+  } catch (const Error& error) {
+    fail(error.code(), "rank {} cannot join its group at {} (MASTER_ADDR:MASTER_PORT): {}",
+         identity.rank, store_, error.what());
+  }
+  WireWriter writer;
+  writer.put(static_cast<std::int32_t>(identity.world_size));
+  writer.put_text(identity.who);
+  send(encode({FrameType::join, writer.bytes()}));
+}
+
+void StoreClient::listen(Events events) {
+  events_ = std::move(events);
+  listening_ = true;
+}
+
+void StoreClient::send(const std::string& bytes) {
+  const std::lock_guard lock(send_mutex_);
+  write_exactly(socket_, bytes, Deadline::after(kSendTimeout));
+}
+
+bool StoreClient::closed() {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+bool StoreClient::on_readable() {
+  if (closed()) return false;
+  try {
+    read_all();
+  } catch (const Error& error) {
+    broke(error);
+    return false;
+  }
+  return !closed();
+}
+
+void StoreClient::read_all() {
+  char bytes[kReadBytes];
+  bool closed = false;
+  while (!closed) {
+    const auto got = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (got > 0) {
+      in_.append(bytes, static_cast<std::size_t>(got));
+    } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      break;
+    } else {
+      closed = true;
+    }
+  }
+  while (const auto frame = decode(in_)) handle(frame->payload, static_cast<int>(frame->type));
+  if (!closed) return;
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  bool orderly = false;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    orderly = rank0_left_ || leaving_;
+  }
+  // Rank 0 that has said farewell takes the store along; nothing is wrong until somebody needs it.
+  if (!orderly) {
+    broke(Error(Code::peer_lost,
+                fmt::format("rank {} lost the store at {}: rank 0, which hosts it, is gone",
+                            identity_.rank, store_)));
+  }
+}
+
+void StoreClient::handle(const std::string& payload, int type) {
+  WireReader reader(payload);
+  switch (static_cast<FrameType>(type)) {
+    case FrameType::gathered: {
+      std::vector<std::string> texts(reader.get<std::uint32_t>());
+      for (std::string& text : texts) text = reader.get_text();
+      const std::lock_guard lock(mutex_);
+      gathered_.push_back(std::move(texts));
+      break;
+    }
+    case FrameType::broken:
+    case FrameType::refused: {
+      const auto code = static_cast<Code>(reader.get<std::uint16_t>());
+      return broke(Error(code, reader.get_text()));
+    }
+    case FrameType::left: {
+      const auto rank = reader.get<std::int32_t>();
+      {
+        const std::lock_guard lock(mutex_);
+        if (rank == 0) rank0_left_ = true;
+      }
+      if (events_.left) events_.left(rank, reader.get_text());
+      break;
+    }
+    default:
+      fail(Code::corrupt, "the store sent frame {}", type);
+  }
+  changed_.notify_all();
+}
+
+void StoreClient::broke(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ || leaving_) return;
+    broken_ = error;
+  }
+  changed_.notify_all();
+  if (events_.broken) events_.broken(error);
+}
+
+std::vector<std::string> StoreClient::exchange(const std::string& text, const Deadline& deadline) {
+  WireWriter writer;
+  writer.put_text(text);
+  try {
+    send(encode({FrameType::exchange, writer.bytes()}));
+  } catch (const Error&) {
+    // Why the store does not take it is on its way to on_readable().
+  }
+  const auto arrived = [this] { return !gathered_.empty() || broken_ || closed_; };
+  std::unique_lock lock(mutex_);
+  while (!listening_ && !arrived() && !deadline.passed()) {
+    lock.unlock();
+    pollfd entry{socket_.get(), POLLIN, 0};
+    if (::poll(&entry, 1, deadline.remaining_ms()) > 0) on_readable();
+    lock.lock();
+  }
+  if (!changed_.wait_for(lock, std::chrono::milliseconds(deadline.remaining_ms()), arrived)) {
+    fail(Code::timeout, "rank {}: the other ranks did not come to an exchange within {:.0f} s",
+         identity_.rank, deadline.elapsed_s());
+  }
+  if (!gathered_.empty()) {
+    std::vector<std::string> texts = std::move(gathered_.front());
+    gathered_.pop_front();
+    return texts;
+  }
+  if (broken_) throw *broken_;
+  fail(Code::peer_lost, "rank {}: rank 0, which hosts the store at {}, has left", identity_.rank,
+       store_);
+}
+
+void StoreClient::report(const Error& error) {
+  WireWriter writer;
+  writer.put(static_cast<std::uint16_t>(error.code()));
+  writer.put_text(error.what());
+  try {
+    send(encode({FrameType::report, writer.bytes()}));
+  } catch (const Error&) {
+    // The store is gone: everybody has noticed.
+  }
+}
+
+void StoreClient::leave(const std::string& how) {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    if (closed_) return;
+  }
+  WireWriter writer;
+  writer.put_text(how);
+  try {
+    send(encode({FrameType::leave, writer.bytes()}));
+  } catch (const Error&) {
+    // Nobody is left to say farewell to.
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+// A rank's connection to the store of its job.
+//
+// Thread rule: on_readable() from one thread (the engine's progress thread); everything else from
+// any.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
+#include "lockstep/env/fd.h"
+#include "lockstep/transport/tcp/socket.h"
+
+namespace lockstep {
+
+struct StoreIdentity {
+  int rank = 0;
+  int world_size = 1;
+  std::string who;  // for messages: "process 123 on host a"
+  std::string secret;
+};
+
+class StoreClient {
+ public:
+  struct Events {
+    std::function<void(const Error&)> broken;                    // the group cannot go on
+    std::function<void(int rank, const std::string& how)> left;  // orderly
+  };
+
+  // Connects, authenticates and asks to join. Throws Error: timeout naming the address, and what
+  // lockstep/transport/handshake.h says. Whether the store admits this rank shows in exchange().
+  StoreClient(const std::string& host, std::uint16_t port, const StoreIdentity& identity,
+              const Deadline& deadline);
+
+  // From here on on_readable() must be called whenever fd() is readable; before, exchange() reads.
+  void listen(Events events);
+  int fd() const { return socket_.get(); }
+  // False once the store is gone and there is nothing more to read.
+  bool on_readable();
+
+  // Collective: each rank's text, by rank. Throws the group's error if it breaks meanwhile, or
+  // Error(timeout).
+  std::vector<std::string> exchange(const std::string& text, const Deadline& deadline);
+
+  // Tells the others why an operation failed here.
+  void report(const Error& error);
+  // Says farewell; what the store says afterwards is ignored.
+  void leave(const std::string& how);
+
+  SocketAddress local() const { return local_address(socket_); }
+
+ private:
+  void send(const std::string& bytes);
+  bool closed();
+  void read_all();
+  void handle(const std::string& payload, int type);
+  void broke(const Error& error);
+
+  const std::string store_;  // its address, for messages
+  const StoreIdentity identity_;
+  Fd socket_;
+  std::string in_;
+  Events events_;
+  bool listening_ = false;  // set once, before a second thread knows this object
+
+  std::mutex send_mutex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::vector<std::string>> gathered_;  // guarded by mutex_
+  std::optional<Error> broken_;                    // guarded by mutex_
+  bool leaving_ = false;                           // guarded by mutex_
+  bool rank0_left_ = false;                        // guarded by mutex_
+  bool closed_ = false;                            // guarded by mutex_
+};
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+// The store of a job: admits its ranks, passes small texts between them, and tells everybody when
+// one is lost. Rank 0's process hosts it.
+//
+// A rank is lost when its connection closes without a farewell; the kernel closes it however the
+// process dies. One thread, one poll(2) loop, no operation on it blocks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "lockstep/env/fd.h"
+
+namespace lockstep {
+
+struct StoreOptions {
+  int world_size = 1;
+  std::string secret;
+  // From the start to the last rank's joining; then all that have joined are told who is missing.
+  std::chrono::milliseconds join_timeout{120'000};
+};
+
+class StoreServer {
+ public:
+  // `listener` listens and does not block.
+  StoreServer(Fd listener, StoreOptions options);
+  // Closes every connection: ranks still there see that the store is gone.
+  ~StoreServer();
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep
