@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace lockstep {
 namespace {
 
@@ -141,6 +143,22 @@ void OutputMixer::put(Stream stream, std::string_view bytes) {
   } else {
     queue_.back().bytes += bytes;
   }
+}
+
+std::string LogJoiner::add(Stream stream, std::string_view bytes) {
+  std::string& held = held_[static_cast<std::size_t>(stream)];
+  const std::size_t newline = bytes.rfind('\n');
+  if (newline == std::string_view::npos) {
+    held += bytes;
+    return held.size() > kLineBytesMax ? std::exchange(held, {}) : std::string();
+  }
+  std::string whole = std::exchange(held, std::string(bytes.substr(newline + 1)));
+  whole += bytes.substr(0, newline + 1);
+  return whole;
+}
+
+std::string LogJoiner::finish() {
+  return std::exchange(held_[0], {}) + std::exchange(held_[1], {});
 }
 
 void LineTail::add(Stream stream, std::string_view bytes) {

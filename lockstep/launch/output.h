@@ -80,6 +80,19 @@ class OutputMixer {
   Stream live_stream_ = Stream::out;
 };
 
+// Joins both streams of one rank for its log file: every byte, and no line inside another unless it
+// is longer than kLineBytesMax.
+class LogJoiner {
+ public:
+  // What is to be written now; the beginning of a line is kept until its end comes.
+  std::string add(Stream stream, std::string_view bytes);
+  // The unterminated lines.
+  std::string finish();
+
+ private:
+  std::array<std::string, 2> held_;
+};
+
 // The last lines a rank printed, for the report of its failure.
 class LineTail {
  public:

@@ -112,6 +112,17 @@ TEST(OutputMixer, ALongerLineIsSplitWithAMarkAndNoCharacterIsTorn) {
                               "\n");
 }
 
+TEST(LogJoiner, KeepsEveryByteAndNoLineInsideAnother) {
+  LogJoiner joiner;
+  EXPECT_EQ(joiner.add(Stream::out, "one "), "");
+  EXPECT_EQ(joiner.add(Stream::err, "two\nthree\nfo"), "two\nthree\n");
+  EXPECT_EQ(joiner.add(Stream::out, "line\r\nlast"), "one line\r\n");
+  EXPECT_EQ(joiner.finish(), "lastfo");
+  EXPECT_EQ(joiner.finish(), "");
+  const std::string endless(kLineBytesMax + 1, 'x');
+  EXPECT_EQ(joiner.add(Stream::out, endless), endless);
+}
+
 TEST(LineTail, KeepsTheLastLinesOfBothStreams) {
   LineTail tail;
   for (int i = 1; i <= 9; ++i) tail.add(Stream::out, "line " + std::to_string(i) + "\n");

@@ -39,7 +39,7 @@ Watch::Watch(const LaunchOptions& options, int ranks, Guard& guard, SignalInbox&
       mixer_(ranks, options.prefix, {::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1}) {}
 
 void Watch::add(Child child, Fd log) {
-  ranks_.push_back({std::move(child), std::move(log), {}, {}});
+  ranks_.push_back({std::move(child), std::move(log), {}, {}, {}});
 }
 
 int Watch::run() {
@@ -210,7 +210,7 @@ bool Watch::read_pipe(int rank, Stream stream) {
   const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
   source.tail.add(stream, text);
   mixer_.add(rank, stream, text);
-  write_log(rank, text);
+  write_log(rank, source.joiner.add(stream, text));
   return true;
 }
 
@@ -252,6 +252,7 @@ void Watch::finish() {
     while (read_pipe(rank, Stream::err)) {
     }
     mixer_.finish(rank);
+    write_log(rank, ranks_[i].joiner.finish());
   }
   reap();
   report();

@@ -43,6 +43,7 @@ class Watch {
   struct Rank {
     Child child;
     Fd log;
+    LogJoiner joiner;
     LineTail tail;
     std::optional<RankEnd> end;
   };
