@@ -6,10 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 
-#include "lockstep/base/text.h"
 #include "lockstep/env/cpu.h"
 #include "lockstep/env/files.h"
 #include "lockstep/group/group.h"
@@ -28,23 +26,17 @@ namespace {
 constexpr int kUsage = 2;
 constexpr int kFailure = 1;
 
-// What this command reads from the environment beside the group's settings.
-struct Environment {
-  std::optional<int> omp_threads;
-  bool ends_at_terminal = false;  // standard error, through whoever started this rank
+// Whether standard error ends at a terminal, through whoever started this rank.
+bool ends_at_terminal() {
+  const char* text = std::getenv("LOCKSTEP_TERMINAL");
+  return text != nullptr && std::string_view(text) == "1";
+}
 
-  static Environment read() {
-    Environment environment;
-    if (const char* text = std::getenv("OMP_NUM_THREADS")) {
-      if (const auto count = parse_integer(text, 1, 4096)) {
-        environment.omp_threads = static_cast<int>(*count);
-      }
-    }
-    const char* text = std::getenv("LOCKSTEP_TERMINAL");
-    environment.ends_at_terminal = text != nullptr && std::string_view(text) == "1";
-    return environment;
-  }
-};
+int threads_of(const TrainSettings& settings, const Settings& job, const Group& group) {
+  if (settings.threads > 0) return static_cast<int>(settings.threads);
+  if (job.compute_threads > 0) return job.compute_threads;
+  return threads_per_rank(usable_core_count(), group.local_size());
+}
 
 void tell(std::string_view who, std::string_view message) {
   // One line and one write, whatever an exception holds.
@@ -74,19 +66,13 @@ void train(const TrainSettings& settings, Group& group, Progress* progress) {
   });
 }
 
-int train_as_rank(const TrainSettings& settings, const Settings& job,
-                  const Environment& environment) {
+int train_as_rank(const TrainSettings& settings, const Settings& job) {
   const std::string who = fmt::format("rank {}: ", job.rank);
   try {
     Group group(job);
-    int threads = static_cast<int>(settings.threads);
-    if (threads == 0) {
-      threads = environment.omp_threads.value_or(
-          threads_per_rank(usable_core_count(), group.local_size()));
-    }
-    use_threads(threads);
+    use_threads(threads_of(settings, job, group));
     keep_freed_memory();
-    auto progress = Progress::to_standard_streams(environment.ends_at_terminal);
+    auto progress = Progress::to_standard_streams(ends_at_terminal());
     train(settings, group, job.rank == 0 ? &progress : nullptr);
     return 0;
   } catch (const AgreedError& error) {
@@ -118,7 +104,7 @@ int run_command(std::span<const std::string> arguments) {
     if (speaks) std::fputs(command.text.c_str(), stdout);
     return 0;
   }
-  return train_as_rank(command.settings, job, Environment::read());
+  return train_as_rank(command.settings, job);
 }
 
 }  // namespace lockstep::train
