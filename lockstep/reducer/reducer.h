@@ -49,7 +49,8 @@ class Reducer {
 
   // Where gradient `index` lives, 64-byte aligned.
   std::byte* slot(std::size_t index) const;
-  std::size_t size() const { return gradients_.size(); }
+  // The memory of all slots; who keeps a slot beyond the reducer's life keeps this.
+  const std::shared_ptr<SharedBlock>& block() const { return block_; }
   std::size_t bucket_count() const { return plan_.buckets.size(); }
 
   bool collecting() const { return collecting_; }

@@ -1,5 +1,5 @@
-// DistributedDataParallel: keeps the replicas of a module identical (Li et al., "PyTorch Distributed",
-// VLDB 2020: gradients in buckets, reduced while backward still runs).
+// DistributedDataParallel: keeps the replicas of a module identical (Li et al., "PyTorch
+// Distributed", VLDB 2020: gradients in buckets, reduced while backward still runs).
 //
 //   auto group = lockstep::init();
 //   auto net = std::make_shared<Net>();
@@ -7,8 +7,14 @@
 //   …
 //   loss.backward();      // gradients are averaged over all ranks when this returns
 //
-// It attaches to the module: forward is called on the module itself. It must outlive neither the
-// module nor the group, and detaches when destroyed. Gradients become views of buckets.
+// It attaches to the module: forward is called on the module itself. It detaches when destroyed,
+// and the group must outlive it. Gradients become views of buckets, which live as long as they are
+// used.
+//
+// A parameter that took no part in a backward pass counts as zero on that rank (what an earlier
+// pass left in its gradient, if it was not cleared, counts as it is).
+//
+// Errors: an Error (a lost peer, ranks that do not agree) comes out of backward().
 #pragma once
 
 #include <torch/nn/module.h>
@@ -18,6 +24,7 @@
 #include <memory>
 
 #include "lockstep/group/group.h"
+#include "lockstep/torch/replicas.h"
 
 namespace lockstep {
 
@@ -29,8 +36,9 @@ struct DistributedOptions {
 
 // What the reduction of the last backward pass cost this rank.
 struct StepCost {
-  double backward_ms = 0;      // first gradient ready → backward returned
-  double exposed_comm_ms = 0;  // part of it in which this thread reduced or waited instead of computing
+  double backward_ms = 0;  // first gradient ready → backward returned
+  double exposed_comm_ms =
+      0;  // part of it in which this thread reduced or waited instead of computing
   std::int64_t bytes_reduced = 0;
   int buckets = 0;
 };
@@ -56,9 +64,5 @@ class DistributedDataParallel {
   class Impl;
   std::shared_ptr<Impl> impl_;  // shared with the hooks, which may outlive this object in a graph
 };
-
-// Checksum of all parameters (name order of the module, bytes of each): equal exactly when replicas
-// are bit-identical, for all practical purposes (64 bits). `buffers` counts buffers in.
-std::uint64_t parameter_checksum(const torch::nn::Module& module, bool buffers = false);
 
 }  // namespace lockstep

@@ -1,0 +1,7 @@
+// Everything of Lockstep that a LibTorch program uses.
+#pragma once
+
+#include "lockstep/group/group.h"
+#include "lockstep/torch/distributed_data_parallel.h"
+#include "lockstep/torch/shard.h"
+#include "lockstep/torch/tensor.h"
