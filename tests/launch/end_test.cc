@@ -219,21 +219,34 @@ TEST(End, WhatRanksLeaveBehindIsKilledAtANormalEnd) {
   EXPECT_TRUE(launch.nothing_left(milliseconds(0)));
 }
 
-TEST(End, KillingTheGuardDoesNotSpoilTheEnd) {
-  Launch launch({"-n", "2", "--", rank_helper(), "family"});
-  launch.wait_for_output("ready", 2);
+void kill_guard_of(pid_t launcher) {
   int guards = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     if (read_text(entry.path() / "comm") != "lockstep-guard\n") continue;
-    if (number_after(read_text(entry.path() / "status"), "PPid:\t") != launch.pid()) continue;
+    if (number_after(read_text(entry.path() / "status"), "PPid:\t") != launcher) continue;
     ::kill(std::atoi(entry.path().filename().c_str()), SIGKILL);
     ++guards;
   }
   EXPECT_EQ(guards, 1);
+}
+
+TEST(End, KillingTheGuardDoesNotSpoilTheEnd) {
+  Launch launch({"-n", "2", "--", rank_helper(), "family"});
+  launch.wait_for_output("ready", 2);
+  kill_guard_of(launch.pid());
   launch.send(SIGTERM);
   EXPECT_EQ(launch.wait(milliseconds(3'000)).status, 128 + SIGTERM);
   EXPECT_TRUE(launch.nothing_left());
   EXPECT_TRUE(family_is_gone(launch.output(), 2));
+}
+
+TEST(End, KillingTheGuardAndTheLauncherLeavesNoRank) {
+  Launch launch({"-n", "2", "--", rank_helper(), "stubborn"});
+  launch.wait_for_output("ready", 2);
+  kill_guard_of(launch.pid());
+  launch.send(SIGKILL);
+  EXPECT_EQ(launch.wait().status, 128 + SIGKILL);
+  EXPECT_TRUE(launch.nothing_left());
 }
 
 TEST(End, IgnoredHangupsStayIgnored) {
