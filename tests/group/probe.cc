@@ -1,0 +1,64 @@
+// A rank for the tests of this folder. probe MODE [ELEMENTS]
+//   sum    one all_reduce of rank + 1, prints "rank R of N: SUM over TRANSPORT"
+//   loop   all_reduces without end; prints "looping" after the first; an error ends it
+//   leave  one all_reduce, then rank 0 ends in good order while the others want another
+//   exit   one all_reduce, then rank 0 calls exit(0) without ending its group
+//   sleep  joins, prints "joined", and waits to be killed
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "lockstep/lockstep.h"
+
+namespace {
+
+using namespace lockstep;
+
+void say(const std::string& text) {
+  std::puts(text.c_str());
+  std::fflush(stdout);
+}
+
+void run(const std::string& mode, std::size_t elements) {
+  Group group = init();
+  std::vector<float> values(elements);
+  const auto reduce = [&] {
+    values.assign(elements, static_cast<float>(group.rank() + 1));
+    group.all_reduce({values.data(), static_cast<std::int64_t>(elements), DType::f32});
+  };
+  if (mode == "sleep") {
+    say("joined");
+    ::pause();
+  }
+  reduce();
+  if (mode == "sum") {
+    say(fmt::format("rank {} of {}: {} over {}", group.rank(), group.size(), values.back(),
+                    group.transport_name()));
+  } else if (mode == "loop") {
+    say("looping");
+    while (true) reduce();
+  } else if (mode == "leave") {
+    if (group.rank() != 0) reduce();
+  } else if (mode == "exit") {
+    if (group.rank() == 0) std::exit(0);
+    reduce();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  try {
+    run(argv[1], argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1000);
+    return 0;
+  } catch (const lockstep::Error& error) {
+    std::fprintf(stderr, "%s: %s\n", std::string(lockstep::to_string(error.code())).c_str(),
+                 error.what());
+    return 1;
+  }
+}
