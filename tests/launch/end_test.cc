@@ -38,7 +38,7 @@ TEST(SRdv04, TheExitCodeAndTheLastLinesOfTheFirstCauseAreReported) {
   const Outcome outcome =
       run_shell(4, "[ $RANK = 2 ] || exec sleep 1000; echo opening; echo disk on fire >&2; exit 3");
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_LT(outcome.seconds, 2);
+  EXPECT_LT(outcome.seconds, 10);
   EXPECT_THAT(outcome.err, ContainsRegex("lockstep run: rank 2 on [^ ]+ exited with code 3, "
                                          "[0-9.]+ s after the start; its last lines:\n"
                                          "    opening\n    disk on fire\n"
@@ -169,7 +169,7 @@ TEST(End, ASecondSignalKillsAtOnce) {
   Launch launch({"-n", "2", "--grace", "60", "--", rank_helper(), "stubborn"});
   launch.wait_for_output("ready", 2);
   launch.send(SIGINT);
-  std::this_thread::sleep_for(milliseconds(50));  // two signals at the very same time are one
+  launch.wait_for_error("SIGINT: stopping");  // two signals at the very same time are one
   launch.send(SIGINT);
   EXPECT_EQ(launch.wait(milliseconds(2'000)).status, 128 + SIGINT);
   EXPECT_TRUE(launch.nothing_left(milliseconds(0)));

@@ -143,19 +143,21 @@ TEST(Start, ReadingFromATerminalFailsInsteadOfStoppingTheRank) {
   EXPECT_THAT(outcome.out, HasSubstr("no input"));
 }
 
-// A listening socket on a free port of 127.0.0.1.
+// A listening socket on 127.0.0.1, on a port that is not given out automatically: nobody takes it
+// by chance after it has been closed.
 class Holder {
  public:
   Holder() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(socket_.get(), generic, bytes), 0);
+    for (int i = 0; i < 1000; ++i) {
+      port_ = 20'000 + (::getpid() + i) % 10'000;
+      address.sin_port = htons(static_cast<std::uint16_t>(port_));
+      const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+      if (::bind(socket_.get(), generic, sizeof(address)) == 0) break;
+    }
     EXPECT_EQ(::listen(socket_.get(), 1), 0);
-    ::getsockname(socket_.get(), generic, &bytes);
-    port_ = ntohs(address.sin_port);
   }
   int port() const { return port_; }
 
