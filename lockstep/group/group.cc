@@ -26,6 +26,7 @@ constexpr std::size_t kExchangeBytesMax = 16 << 20;
 // polls for so long before it takes the core.
 constexpr std::chrono::milliseconds kTakeover{5};
 constexpr std::size_t kBlockAlignment = 64;
+constexpr std::chrono::milliseconds kStoreGrace{2'000};
 
 // What a rank tells about itself once it has joined.
 struct Neighbour {
@@ -211,10 +212,11 @@ class Group::Impl {
   }
 
   void form() {
-    const auto deadline = Deadline::after(settings_.join_timeout);
+    // The store gives up first: it knows who is missing.
+    const auto deadline = Deadline::after(settings_.join_timeout + kStoreGrace);
     const StoreIdentity identity{settings_.rank, settings_.world_size, who_am_i(),
                                  settings_.secret};
-    join(identity, deadline);
+    join(identity);
     const std::vector<Neighbour> neighbours = meet(deadline);
     if (use_shared_memory(neighbours)) {
       connect_arena(neighbours, deadline);
@@ -225,10 +227,10 @@ class Group::Impl {
     start(neighbours);
   }
 
-  void join(const StoreIdentity& identity, const Deadline& deadline) {
+  void join(const StoreIdentity& identity) {
     if (settings_.rank == 0) host_store(identity);
     store_ = std::make_unique<StoreClient>(settings_.master_addr, settings_.master_port, identity,
-                                           deadline);
+                                           Deadline::after(settings_.join_timeout));
   }
 
   void host_store(const StoreIdentity& identity) {

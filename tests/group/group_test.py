@@ -141,9 +141,6 @@ class GroupTest(unittest.TestCase):
         self.assertLess(time.monotonic() - start, 10)
 
     def test_local_world_size_that_is_not_so(self):  # S-RDV-03
-        job = Job(self, LOCAL_WORLD_SIZE=3, LOCAL_RANK=0)
-        for process in job.start_all("sum", 3)[:2] + [job.start("sum", 3, 4)]:
-            self.assertEqual(ended(process)[0], 1)
         job = Job(self, LOCAL_WORLD_SIZE=1, LOCAL_RANK=0)
         for process in job.start_all("sum", 2):
             status, _, err = ended(process)
