@@ -12,7 +12,6 @@
 #include <torch/data/transforms/stack.h>
 
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -118,7 +117,7 @@ Shard<Dataset> shard(Dataset& dataset, const Group& group, const ShardOptions& o
          "a global batch of {} for {} ranks: each rank needs at least one sample; raise the batch",
          options.batch, group.size());
   }
-  const std::optional<std::size_t> sample_count = dataset.size();
+  const auto sample_count = dataset.size();
   if (!sample_count) {
     fail(Code::unsupported, "shard: the data set does not know its size");
   }

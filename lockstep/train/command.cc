@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -66,6 +67,27 @@ void train(const TrainSettings& settings, Group& group, Progress* progress) {
   });
 }
 
+// A launcher ends the job when the first rank ends: rank 0 must have spoken by then.
+void end_together(Group& group) {
+  try {
+    group.barrier();
+  } catch (const Error&) {
+    // Another rank is gone already, and so is the job.
+  }
+}
+
+void end_together(Settings job) {
+  constexpr std::chrono::seconds kPatience{5};
+  if (job.world_size == 1) return;
+  job.join_timeout = job.operation_timeout = kPatience;
+  try {
+    Group group(job);
+    end_together(group);
+  } catch (const Error&) {
+    // Whoever did not come is not waiting for anybody.
+  }
+}
+
 int train_as_rank(const TrainSettings& settings, const Settings& job) {
   const std::string who = fmt::format("rank {}: ", job.rank);
   try {
@@ -73,10 +95,13 @@ int train_as_rank(const TrainSettings& settings, const Settings& job) {
     use_threads(threads_of(settings, job, group));
     keep_freed_memory();
     auto progress = Progress::to_standard_streams(ends_at_terminal());
-    train(settings, group, job.rank == 0 ? &progress : nullptr);
-    return 0;
-  } catch (const AgreedError& error) {
-    if (job.rank == 0) tell("", error.what());
+    try {
+      train(settings, group, job.rank == 0 ? &progress : nullptr);
+      return 0;
+    } catch (const AgreedError& error) {
+      if (job.rank == 0) tell("", error.what());
+      end_together(group);
+    }
   } catch (const c10::Error& error) {
     tell(who, error.what_without_backtrace());
   } catch (const std::exception& error) {
@@ -98,6 +123,7 @@ int run_command(std::span<const std::string> arguments) {
     command = parse_command(arguments, job.world_size);
   } catch (const std::exception& error) {
     if (speaks) tell("", error.what());
+    end_together(job);
     return kUsage;
   }
   if (command.action == Command::Action::print) {

@@ -93,7 +93,8 @@ class TrainTest(unittest.TestCase):
         """The one line that a refused training says, without "lockstep train: "."""
         done = run((command or [LOCKSTEP, "train"]) + arguments, extra)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        lines = [x for x in done.stderr.splitlines() if "lockstep train: " in x]
+        # A launcher may repeat it, indented.
+        lines = [x for x in done.stderr.splitlines() if x.startswith("lockstep train: ")]
         self.assertEqual(len(lines), 1, done.stdout + done.stderr)
         if command is None:
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
