@@ -91,6 +91,13 @@ class BadOutput(TrainTest):
         self.assertIn("/proc/lockstep", said)
 
 
+class Divergence(TrainTest):
+    def test_a_loss_that_is_no_number_ends_the_training_in_one_line(self):
+        launch = [LOCKSTEP, "run", "-n", "2", "--", LOCKSTEP, "train"]
+        said = self.refused(1, ["--data", self.make_data()] + TINY[:-1] + ["1000"], command=launch)
+        self.assertIn("training diverged; lower lr (now 1000)", said)
+
+
 class Evaluation(TrainTest):
     """S-NUM-10: each test sample is counted once, whatever the ranks and batches."""
 
