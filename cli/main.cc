@@ -21,9 +21,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"run", "start the ranks of a program on this host", run_command},
-#ifdef LOCKSTEP_CLI_TRAIN
     {"train", "train a ready-made model on a data set", train_command},
-#endif
 };
 
 void print_help() {

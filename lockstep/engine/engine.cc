@@ -261,7 +261,8 @@ void Engine::block(const Task& task) {
   if (fabric_.arena != nullptr) {
     if (execution.laggard() < 0) return;
     fabric_.arena->wait_for(execution.laggard(), execution.barrier(),
-                            std::chrono::milliseconds(std::min(left_ms, kArenaWaitMsMax)));
+                            std::chrono::milliseconds(std::min(left_ms, kArenaWaitMsMax)),
+                            options_.spin);
     return;
   }
   poll_fds_.clear();
@@ -375,7 +376,10 @@ int Engine::progress(std::vector<pollfd>& fds) {
       const std::uint32_t barrier = task->execution_->barrier();
       driving.unlock();
       // Not for longer: the descriptors need an ear, too.
-      if (laggard >= 0) fabric_.arena->wait_for(laggard, barrier, std::chrono::milliseconds(1));
+      if (laggard >= 0) {
+        fabric_.arena->wait_for(laggard, barrier, std::chrono::milliseconds(1),
+                                std::chrono::microseconds(0));
+      }
       return 0;
     }
     for (const Link* link : fabric_.links) {

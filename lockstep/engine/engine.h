@@ -33,6 +33,9 @@ struct EngineOptions {
   // cores to spare, or bytes cross a network); else it waits so long, because it would only take
   // the core from the thread that computes and will poll.
   std::chrono::milliseconds takeover{0};
+  // How long a caller that waits in the arena keeps its core busy before it sleeps. Zero where
+  // ranks share cores.
+  std::chrono::microseconds spin{0};
   // Called once, with the first cause, when an operation fails here (not by break_with).
   std::function<void(const Error&)> on_failure;
 };

@@ -24,7 +24,10 @@ constexpr std::size_t kScratchBytes = 512 * 1024;
 constexpr std::size_t kExchangeBytesMax = 16 << 20;
 // Where every core computes, the progress thread leaves an operation to the computing thread's
 // polls for so long before it takes the core.
-constexpr std::chrono::milliseconds kTakeover{5};
+constexpr std::chrono::milliseconds kTakeover{20};
+// A sleeping core takes tens of microseconds to come back, in a virtual machine some hundred; ranks
+// that compute the same are rarely further apart than this.
+constexpr std::chrono::microseconds kSpin{2'000};
 constexpr std::size_t kBlockAlignment = 64;
 constexpr std::chrono::milliseconds kStoreGrace{2'000};
 
@@ -219,7 +222,7 @@ class Group::Impl {
     join(identity);
     const std::vector<Neighbour> neighbours = meet(deadline);
     if (use_shared_memory(neighbours)) {
-      connect_arena(neighbours, deadline);
+      connect_arena(deadline);
     } else {
       links_ = connect_mesh(*store_, identity, deadline);
       transport_ = "tcp";
@@ -298,7 +301,7 @@ class Group::Impl {
     return true;
   }
 
-  void connect_arena(const std::vector<Neighbour>& neighbours, const Deadline& deadline) {
+  void connect_arena(const Deadline& deadline) {
     const int ranks = settings_.world_size;
     SharedMemory memory;
     if (settings_.rank == 0) {
@@ -309,12 +312,7 @@ class Group::Impl {
     if (settings_.rank != 0) {
       memory = SharedMemory::open(SharedMemory::Address::from_wire(first), false);
     }
-    std::set<int> cores;
-    for (const Neighbour& neighbour : neighbours) {
-      cores.insert(neighbour.cores.begin(), neighbour.cores.end());
-    }
-    const bool spin = static_cast<int>(cores.size()) >= ranks;
-    arena_ = std::make_unique<Arena>(std::move(memory), settings_.rank, ranks, kScratchBytes, spin);
+    arena_ = std::make_unique<Arena>(std::move(memory), settings_.rank, ranks, kScratchBytes);
     transport_ = "shared memory";
   }
 

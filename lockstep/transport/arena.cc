@@ -20,8 +20,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-// Long enough for a peer that is a few microseconds behind, short against a context switch's cost.
-constexpr auto kSpin = std::chrono::microseconds(30);
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -136,12 +134,8 @@ std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
          static_cast<std::size_t>(ranks) * scratch_bytes;
 }
 
-Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes, bool spin)
-    : memory_(std::move(memory)),
-      rank_(rank),
-      ranks_(ranks),
-      scratch_bytes_(scratch_bytes),
-      spin_(spin) {
+Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
+    : memory_(std::move(memory)), rank_(rank), ranks_(ranks), scratch_bytes_(scratch_bytes) {
   LOCKSTEP_CHECK(memory_.bytes() >= bytes_for(ranks, scratch_bytes));
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 }
@@ -182,10 +176,11 @@ int Arena::laggard(std::uint32_t barrier) const {
   return -1;
 }
 
-void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time) const {
+void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
+                     std::chrono::microseconds spin) const {
   Slot& other = slot(rank);
-  if (spin_) {
-    const auto end = std::chrono::steady_clock::now() + kSpin;
+  if (spin.count() > 0) {
+    const auto end = std::chrono::steady_clock::now() + spin;
     do {
       for (int i = 0; i < 64; ++i) {
         if (reached(other.barriers.load(std::memory_order_acquire), barrier)) return;

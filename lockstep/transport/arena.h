@@ -60,9 +60,8 @@ class Arena {
   // Bytes of control block for that many ranks with that much scratch each.
   static std::size_t bytes_for(int ranks, std::size_t scratch_bytes);
 
-  // `memory` is the same zeroed block on all ranks. `spin`: whether a waiting rank may keep its
-  // core busy for some microseconds (there is a core for each rank).
-  Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes, bool spin);
+  // `memory` is the same zeroed block on all ranks.
+  Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes);
 
   std::byte* scratch(int rank) const;
   std::size_t scratch_bytes() const { return scratch_bytes_; }
@@ -76,7 +75,10 @@ class Arena {
   std::uint32_t arrive();
   int laggard(std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
-  void wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time) const;
+  // The first `spin` of it keeps the core busy, which is for a rank that has a core to itself:
+  // going to sleep and being woken costs more than a peer is usually late.
+  void wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
+                std::chrono::microseconds spin) const;
   void wake_all() const;
 
  private:
@@ -87,7 +89,6 @@ class Arena {
   const int rank_;
   const int ranks_;
   const std::size_t scratch_bytes_;
-  const bool spin_;
   std::uint32_t barriers_ = 0;
 };
 
