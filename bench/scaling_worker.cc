@@ -117,10 +117,10 @@ void blocks(const std::string& model, std::int64_t batch, int steps, int count,
     group.barrier();
     const double alone = sum_over_ranks(group, group.rank() == 0 ? apart.block(steps) : 0);
     if (group.rank() == 0) {
-      say(
-          fmt::format("{{\"group\": {:.3f}, \"apart\": {:.3f}, \"alone\": {:.3f}, "
-                      "\"exposed_comm_ms\": {:.4f}}}\n",
-                      in_group, side_by_side, alone, exposed_ms));
+      say(fmt::format(
+          "{{\"group\": {:.3f}, \"apart\": {:.3f}, \"barrier\": {:.3f}, \"alone\": {:.3f}, "
+          "\"exposed_comm_ms\": {:.4f}}}\n",
+          in_group, side_by_side, waiting, alone, exposed_ms));
     }
   }
 }
