@@ -1,5 +1,5 @@
-// `lockstep train` becomes the program lockstep-train beside this one. That one links LibTorch, whose
-// shared libraries take longer to load than `lockstep run` takes for all it does.
+// `lockstep train` becomes the program lockstep-train beside this one. That one links LibTorch,
+// whose shared libraries take longer to load than `lockstep run` takes for all it does.
 #include <fmt/format.h>
 #include <unistd.h>
 

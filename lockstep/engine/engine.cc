@@ -216,6 +216,10 @@ void Engine::drive() {
     } catch (const Error& error) {
       fail_here(error);
       return finish_all();
+    } catch (const std::exception& error) {  // no memory for scratch, say
+      fail_here(Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
+                                            describe(task->announcement_), error.what())));
+      return finish_all();
     }
     if (task->request_.operation == Operation::all_reduce) {
       bytes_reduced_.fetch_add(static_cast<std::int64_t>(task->request_.data.bytes()));

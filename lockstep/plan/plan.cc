@@ -1,10 +1,13 @@
 #include "lockstep/plan/plan.h"
 
+#include <iterator>
+
 namespace lockstep {
 
 std::string_view to_string(Operation operation) {
   constexpr std::string_view kNames[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
-  return kNames[static_cast<int>(operation)];
+  const auto index = static_cast<std::size_t>(operation);
+  return index < std::size(kNames) ? kNames[index] : "unknown operation";
 }
 
 std::string_view to_string(StepKind kind) {

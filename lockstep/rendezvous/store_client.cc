@@ -117,7 +117,11 @@ void StoreClient::handle(const std::string& payload, int type) {
   WireReader reader(payload);
   switch (static_cast<FrameType>(type)) {
     case FrameType::gathered: {
-      std::vector<std::string> texts(reader.get<std::uint32_t>());
+      const auto ranks = reader.get<std::uint32_t>();
+      if (ranks != static_cast<std::uint32_t>(identity_.world_size)) {
+        fail(Code::corrupt, "the store gathered {} texts, not {}", ranks, identity_.world_size);
+      }
+      std::vector<std::string> texts(ranks);
       for (std::string& text : texts) text = reader.get_text();
       const std::lock_guard lock(mutex_);
       gathered_.push_back(std::move(texts));

@@ -102,8 +102,10 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
         if (const auto self = weak.lock()) self->on_end();
       });
     }
-    take_gradient(parameters_[index]);
-    reduce_or_abandon([&] { reducer_->ready(index); });
+    reduce_or_abandon([&] {
+      take_gradient(parameters_[index]);
+      reducer_->ready(index);
+    });
   }
 
   // After this the gradient stands in its slot and .grad() is a view of it.

@@ -1,5 +1,5 @@
 # Installs the build into an empty folder, builds the outside program against it, runs it on 3 ranks.
-foreach(name BUILD SOURCE WORK LOCKSTEP)
+foreach(name BUILD SOURCE WORK)
   if(NOT DEFINED ${name})
     message(FATAL_ERROR "run.cmake needs -D${name}=…")
   endif()
