@@ -104,23 +104,33 @@ void blocks(const std::string& model, std::int64_t batch, int steps, int count,
     together.step();
     apart.step();
   }
+  double exposed_ms = 0;
+  const std::function<double()> kinds[] = {
+      [&] {
+        exposed_ms = 0;
+        return together.block(steps,
+                              [&] { exposed_ms += ddp.last_step().exposed_comm_ms / steps; });
+      },
+      [&] { return apart.block(steps); },
+      [&] { return apart.block(steps, [&] { group.barrier(); }); },
+      [&] { return group.rank() == 0 ? apart.block(steps) : 0; },
+  };
+  constexpr int kKinds = 4;
   for (int i = 0; i < count; ++i) {
-    group.barrier();
-    double exposed_ms = 0;
-    const double in_group = sum_over_ranks(group, together.block(steps, [&] {
-      exposed_ms += ddp.last_step().exposed_comm_ms / steps;
-    }));
-    group.barrier();
-    const double side_by_side = sum_over_ranks(group, apart.block(steps));
-    group.barrier();
-    const double waiting = sum_over_ranks(group, apart.block(steps, [&] { group.barrier(); }));
-    group.barrier();
-    const double alone = sum_over_ranks(group, group.rank() == 0 ? apart.block(steps) : 0);
+    double samples_per_s[kKinds];
+    for (int turn = 0; turn < kKinds; ++turn) {
+      // Each kind comes after each other one as often, and finds all ranks awake and warm.
+      const int kind = (i + turn * (i % 2 == 0 ? 1 : kKinds - 1)) % kKinds;
+      apart.step();
+      together.step();
+      group.barrier();
+      samples_per_s[kind] = sum_over_ranks(group, kinds[kind]());
+    }
     if (group.rank() == 0) {
       say(fmt::format(
           "{{\"group\": {:.3f}, \"apart\": {:.3f}, \"barrier\": {:.3f}, \"alone\": {:.3f}, "
           "\"exposed_comm_ms\": {:.4f}}}\n",
-          in_group, side_by_side, waiting, alone, exposed_ms));
+          samples_per_s[0], samples_per_s[1], samples_per_s[2], samples_per_s[3], exposed_ms));
     }
   }
 }

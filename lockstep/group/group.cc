@@ -322,10 +322,15 @@ class Group::Impl {
     EngineOptions options;
     options.operation_timeout = settings_.operation_timeout;
     options.on_failure = [this](const Error& error) { store_->report(error); };
-    const auto& cores = neighbours[static_cast<std::size_t>(settings_.rank)].cores;
+    const auto& own = neighbours[static_cast<std::size_t>(settings_.rank)].cores;
     const bool spare =
-        settings_.compute_threads > 0 && settings_.compute_threads < static_cast<int>(cores.size());
+        settings_.compute_threads > 0 && settings_.compute_threads < static_cast<int>(own.size());
     if (arena_ && !spare) options.takeover = kTakeover;
+    std::set<int> all;
+    for (const Neighbour& neighbour : neighbours) {
+      all.insert(neighbour.cores.begin(), neighbour.cores.end());
+    }
+    if (static_cast<int>(all.size()) >= settings_.world_size) options.spin = kSpin;
     engine_ = std::make_shared<Engine>(fabric, options);
     // The pointer itself: engine_ is empty already while the engine's destructor ends its thread.
     store_->listen({[engine = engine_.get()](const Error& error) { engine->break_with(error); },

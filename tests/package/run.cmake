@@ -13,7 +13,7 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 must(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
 must(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G Ninja -DCMAKE_BUILD_TYPE=Release
-  -DCMAKE_PREFIX_PATH=${WORK}/installed "-DCMAKE_CXX_FLAGS=${FLAGS}")
+  -DCMAKE_PREFIX_PATH=${WORK}/installed)
 must(${CMAKE_COMMAND} --build ${WORK}/build)
 foreach(program outside outside_torch)
   if(EXISTS ${WORK}/build/${program})
