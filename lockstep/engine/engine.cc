@@ -192,7 +192,7 @@ void Engine::wait_for(Task& task) {
   }
   callers_driving_.fetch_sub(1);
   // What is left in the queue needs the progress thread again.
-  if (pending_.load() > 0 && options_.takeover.count() == 0) wake();
+  if (pending_.load() > 0 && (options_.takeover.count() == 0 || sleeping_.load())) wake();
 }
 
 bool Engine::poll() {

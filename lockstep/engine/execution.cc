@@ -139,7 +139,7 @@ std::vector<int> Execution::blocked_on() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < fabric_.ranks; ++rank) {
     if (fabric_.arena != nullptr) {
-      if (rank == laggard_) ranks.push_back(rank);
+      if (at_barrier_ && !fabric_.arena->arrived(rank, barrier_)) ranks.push_back(rank);
       continue;
     }
     const auto peer = static_cast<std::size_t>(rank);

@@ -1,6 +1,7 @@
 #include "lockstep/group/group.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -35,12 +36,12 @@ constexpr std::chrono::milliseconds kStoreGrace{2'000};
 struct Neighbour {
   std::string host;
   std::vector<int> cores;
-  int local_world_size = 0;  // as its launcher counts; 0: not told
+  Transport transport = Transport::automatic;
 
   std::string to_wire() const {
     WireWriter writer;
     writer.put_text(host);
-    writer.put(static_cast<std::int32_t>(local_world_size));
+    writer.put(static_cast<std::uint8_t>(transport));
     writer.put(static_cast<std::uint32_t>(cores.size()));
     for (const int core : cores) writer.put(static_cast<std::int32_t>(core));
     return writer.bytes();
@@ -49,7 +50,7 @@ struct Neighbour {
     WireReader reader(bytes);
     Neighbour neighbour;
     neighbour.host = reader.get_text();
-    neighbour.local_world_size = reader.get<std::int32_t>();
+    neighbour.transport = static_cast<Transport>(reader.get<std::uint8_t>());
     neighbour.cores.resize(std::min<std::size_t>(reader.get<std::uint32_t>(), bytes.size()));
     for (int& core : neighbour.cores) core = reader.get<std::int32_t>();
     return neighbour;
@@ -156,6 +157,13 @@ class Group::Impl {
            to_string(input.dtype), input.count, settings_.world_size, to_string(input.dtype),
            input.count * settings_.world_size, to_string(output.dtype), output.count);
     }
+    const auto* in = static_cast<const std::byte*>(input.data);
+    const auto* out = static_cast<const std::byte*>(output.data);
+    const bool overlap = in < out + output.bytes() && out < in + input.bytes();
+    if (overlap && in != out + static_cast<std::size_t>(settings_.rank) * input.bytes()) {
+      fail(Code::invalid_argument,
+           "all_gather: input overlaps output; it may only be this rank's own part of it");
+    }
     return {Operation::all_gather, Reduce::sum, 0, output, input};
   }
 
@@ -178,26 +186,42 @@ class Group::Impl {
     return store_->exchange(text, Deadline::after(settings_.operation_timeout));
   }
 
+  void abort(const std::string& why) {
+    const Error error(Code::cancelled, fmt::format("rank {}: {}", settings_.rank, why));
+    store_->report(error);
+    engine_->break_with(error);
+  }
+
+  // Every rank learns from the first exchange what all ask for and whether they have it, from the
+  // second whether all could open it; so all succeed or all throw the same.
   std::shared_ptr<SharedBlock> allocate(std::size_t bytes) {
-    if (!arena_ || bytes == 0) return std::make_shared<PrivateBlock>(bytes);
-    SharedMemory own = SharedMemory::create(bytes, true);
-    const std::size_t own_bytes = own.bytes();
-    const auto addresses = exchange(own.address().to_wire());
-    std::vector<SharedMemory> memories;
-    for (int rank = 0; rank < settings_.world_size; ++rank) {
-      const auto address =
-          SharedMemory::Address::from_wire(addresses[static_cast<std::size_t>(rank)]);
-      if (address.bytes != own_bytes) {
-        fail(Code::invalid_argument, "allocate: rank {} asks for {} bytes, rank {} for {}",
-             settings_.rank, own_bytes, rank, address.bytes);
+    if (settings_.world_size == 1) return std::make_shared<PrivateBlock>(bytes);
+    SharedMemory own;
+    std::string address;
+    const std::string problem = text_of_failure([&] {
+      if (!arena_ || bytes == 0) return;
+      own = SharedMemory::create(bytes, true);
+      address = own.address().to_wire();
+    });
+    WireWriter writer;
+    writer.put(static_cast<std::uint64_t>(bytes));
+    writer.put_text(problem);
+    writer.put_text(address);
+    std::vector<std::string> addresses;
+    const auto offers = exchange(writer.bytes());
+    for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+      WireReader reader(offers[rank]);
+      const auto theirs = reader.get<std::uint64_t>();
+      if (theirs != WireReader(offers[0]).get<std::uint64_t>()) {
+        fail(Code::invalid_argument, "allocate: rank 0 asks for {} bytes, rank {} for {}",
+             WireReader(offers[0]).get<std::uint64_t>(), rank, theirs);
       }
-      memories.push_back(rank == settings_.rank ? std::move(own)
-                                                : SharedMemory::open(address, true));
+      const std::string failed = reader.get_text();
+      if (!failed.empty()) fail(Code::io, "allocate: rank {}: {}", rank, failed);
+      addresses.push_back(reader.get_text());
     }
-    // Nobody may close its memory before all have opened it.
-    exchange("");
-    return std::make_shared<ArenaBlock>(std::move(memories), settings_.rank, bytes, ++regions_,
-                                        engine_);
+    if (!arena_ || bytes == 0) return std::make_shared<PrivateBlock>(bytes);
+    return map_all(std::move(own), addresses, bytes);
   }
 
   const Settings settings_;
@@ -208,6 +232,36 @@ class Group::Impl {
   std::shared_ptr<Engine> engine_;
 
  private:
+  // What `call` throws, as text; empty when it succeeds.
+  template <class Call>
+  static std::string text_of_failure(const Call& call) {
+    try {
+      call();
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
+  std::shared_ptr<SharedBlock> map_all(SharedMemory own, const std::vector<std::string>& addresses,
+                                       std::size_t bytes) {
+    std::vector<SharedMemory> memories(addresses.size());
+    memories[static_cast<std::size_t>(settings_.rank)] = std::move(own);
+    const std::string problem = text_of_failure([&] {
+      for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+        if (static_cast<int>(rank) == settings_.rank) continue;
+        const auto address = SharedMemory::Address::from_wire(addresses[rank]);
+        memories[rank] = SharedMemory::open(address, true);
+      }
+    });
+    const auto problems = exchange(problem);
+    for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+      if (!problems[rank].empty()) fail(Code::io, "allocate: rank {}: {}", rank, problems[rank]);
+    }
+    return std::make_shared<ArenaBlock>(std::move(memories), settings_.rank, bytes, ++regions_,
+                                        engine_);
+  }
+
   void alone(const Request& request) const {
     if (request.operation == Operation::all_gather && request.input.count > 0) {
       std::memmove(request.data.data, request.input.data, request.input.bytes());
@@ -239,6 +293,7 @@ class Group::Impl {
   void host_store(const StoreIdentity& identity) {
     Fd listener(settings_.store_fd);
     if (listener.valid()) {
+      require_listening(listener);
       ::fcntl(listener.get(), F_SETFD, FD_CLOEXEC);
       ::fcntl(listener.get(), F_SETFL, O_NONBLOCK);
     } else {
@@ -252,6 +307,18 @@ class Group::Impl {
     server_ = std::make_unique<StoreServer>(
         std::move(listener),
         StoreOptions{settings_.world_size, settings_.secret, settings_.join_timeout});
+  }
+
+  static void require_listening(Fd& socket) {
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+    const int got = ::getsockopt(socket.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length);
+    if (got == 0 && listens == 1) return;
+    fail(
+        Code::invalid_argument,
+        "LOCKSTEP_STORE_FD='{}' is no listening socket: it is inherited from `lockstep run`, and a "
+        "process can join its job once",
+        socket.release());  // whoever's it is, it is not ours to close
   }
 
   // The port is taken. If a group is forming there, this process is its second rank 0: everybody
@@ -269,7 +336,7 @@ class Group::Impl {
   }
 
   std::vector<Neighbour> meet(const Deadline& deadline) {
-    const Neighbour own{host_key(), allowed_cores(), settings_.local_world_size.value_or(0)};
+    const Neighbour own{host_key(), allowed_cores(), settings_.transport};
     std::vector<Neighbour> neighbours;
     for (const std::string& text : store_->exchange(own.to_wire(), deadline)) {
       neighbours.push_back(Neighbour::from_wire(text));
@@ -279,6 +346,11 @@ class Group::Impl {
       if (neighbours[rank].host != own.host) continue;
       if (static_cast<int>(rank) == settings_.rank) local_rank_ = local_size_;
       ++local_size_;
+    }
+    for (std::size_t rank = 1; rank < neighbours.size(); ++rank) {
+      if (neighbours[rank].transport == neighbours[0].transport) continue;
+      fail(Code::invalid_argument,
+           "LOCKSTEP_TRANSPORT must be the same on all ranks: rank 0 and rank {} differ", rank);
     }
     if (settings_.local_world_size && *settings_.local_world_size != local_size_) {
       fail(Code::invalid_argument,
@@ -313,6 +385,8 @@ class Group::Impl {
       memory = SharedMemory::open(SharedMemory::Address::from_wire(first), false);
     }
     arena_ = std::make_unique<Arena>(std::move(memory), settings_.rank, ranks, kScratchBytes);
+    // Rank 0 may not close its memory before all have opened it.
+    store_->exchange("", deadline);
     transport_ = "shared memory";
   }
 
@@ -400,6 +474,9 @@ bool Group::poll() {
 }
 std::shared_ptr<SharedBlock> Group::allocate(std::size_t bytes) {
   return impl_->allocate(bytes);
+}
+void Group::abort(const std::string& why) {
+  if (impl_->engine_ != nullptr) impl_->abort(why);
 }
 std::vector<std::string> Group::exchange(const std::string& text) {
   return impl_->exchange(text);

@@ -4,9 +4,10 @@
 // reductions and roots. A call that does not match its peers' fails on all ranks, naming both
 // sides.
 //
-// Errors: every call throws lockstep::Error. invalid_argument leaves the group usable; any other
-// error (a lost peer, a timeout, a mismatch) breaks it: later calls fail at once with the first
-// cause.
+// Errors: every call throws lockstep::Error. What is refused on this rank alone, before anything
+// moves (a root that is no rank, a tensor without memory), leaves the group usable. Every other
+// error (a lost peer, a timeout, ranks that do not agree) breaks it: later calls fail at once with
+// the cause.
 //
 // Results: contributions are added in rank order, half types in f32, a mean divides once after the
 // sum; so all ranks hold the same bits, and shared memory and TCP give the same bits.
@@ -64,12 +65,16 @@ class Group {
   // Costs well under a microsecond when there is nothing to do.
   bool poll();
 
-  // Collective. `bytes` of zeroed memory, 64-byte aligned. On a group that cannot share memory (it
-  // spans hosts) the block is ordinary memory and works all the same.
+  // Collective, the same size everywhere. `bytes` of zeroed memory, 64-byte aligned. On a group
+  // that cannot share memory (it spans hosts) the block is ordinary memory and works all the same.
   std::shared_ptr<SharedBlock> allocate(std::size_t bytes);
 
   // Collective. Each rank's text, in rank order; for control, not for bulk (at most 16 MiB a rank).
   std::vector<std::string> exchange(const std::string& text);
+
+  // Breaks the group on all ranks: whatever is under way and whatever is called later fails with
+  // Error(cancelled) that gives `why`. For when this rank can no longer stay in step.
+  void abort(const std::string& why);
 
   // How the ranks of this group reach each other, for summaries: "shared memory" or "tcp".
   std::string transport_name() const;

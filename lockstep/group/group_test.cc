@@ -339,6 +339,82 @@ TEST(Group, ABlockMayOutliveItsGroup) {
   blocks[0]->data()[999] = std::byte{1};
 }
 
+TEST(Group, AbortBreaksAllRanksWithTheReason) {
+  for (const Transport transport : {Transport::shm, Transport::tcp}) {
+    const auto errors = run_ranks(3, transport, [&](Group& group) {
+      std::vector<float> values(10);
+      group.all_reduce(view(values));
+      if (group.rank() == 1) group.abort("out of paper");
+      group.all_reduce(view(values));
+    });
+    EXPECT_THAT(errors, Each(HasSubstr("rank 1: out of paper")));
+  }
+}
+
+TEST(Group, AFailureWhileOthersFormTheGroupIsHeardByThem) {
+  // Rank 2 dies right after joining; whatever the others are doing then, they are told.
+  for (const Transport transport : {Transport::shm, Transport::tcp}) {
+    Fd listener = listen_on("127.0.0.1", 0);
+    Settings settings;
+    settings.world_size = 3;
+    settings.master_port = local_address(listener).port;
+    settings.transport = transport;
+    std::vector<std::thread> threads;
+    std::vector<std::string> errors(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      settings.rank = rank;
+      settings.store_fd = rank == 0 ? listener.release() : -1;
+      threads.emplace_back([settings, &error = errors[static_cast<std::size_t>(rank)]] {
+        try {
+          Group group(settings);
+          group.barrier();
+        } catch (const Error& caught) {
+          error = caught.what();
+        }
+      });
+    }
+    settings.rank = 2;
+    settings.local_world_size = 1;  // refused by itself after the first exchange
+    EXPECT_THROW(Group{settings}, Error);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(errors, Each(HasSubstr("LOCAL_WORLD_SIZE='1'")));
+  }
+}
+
+TEST(Group, DifferingTransportsAreRefused) {
+  Fd listener = listen_on("127.0.0.1", 0);
+  Settings settings;
+  settings.world_size = 2;
+  settings.master_port = local_address(listener).port;
+  std::thread other([settings]() mutable {
+    settings.rank = 1;
+    settings.transport = Transport::tcp;
+    EXPECT_THROW(Group{settings}, Error);
+  });
+  settings.store_fd = listener.release();
+  EXPECT_THROW(Group{settings}, Error);
+  other.join();
+}
+
+TEST(Group, AStoreDescriptorThatDoesNotListenIsRefused) {
+  Settings settings;
+  settings.world_size = 2;
+  settings.store_fd = 0;
+  EXPECT_THROW(Group{settings}, Error);
+}
+
+TEST(Group, AllGatherMayWriteOverItsOwnPartButNotOverAnothers) {
+  for (const Transport transport : {Transport::shm, Transport::tcp}) {
+    const auto errors = run_ranks(3, transport, [&](Group& group) {
+      std::vector<float> all(30, static_cast<float>(group.rank()));
+      group.all_gather(view(all), {all.data() + 10 * group.rank(), 10, DType::f32});
+      for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<float>(i / 10));
+      EXPECT_THROW(group.all_gather(view(all), {all.data() + 5, 10, DType::f32}), Error);
+    });
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  }
+}
+
 TEST(Group, DifferingBlockSizesAreRefused) {
   const auto errors = run_ranks(
       2, Transport::shm, [&](Group& group) { group.allocate(group.rank() == 0 ? 4096 : 40'960); });

@@ -17,13 +17,17 @@ namespace {
 
 // A stranger that connects and is silent holds up the others for no longer than this.
 constexpr std::chrono::milliseconds kGreetTimeout{5'000};
+// How long to try before looking whether the group still stands.
+constexpr std::chrono::milliseconds kLookUp{200};
 
 // The next connection from a rank above this one that it does not have yet.
-Hello accept_one(const Fd& listener, const StoreIdentity& identity, const Deadline& deadline,
-                 Fd& socket) {
+Hello accept_one(const Fd& listener, StoreClient& store, const StoreIdentity& identity,
+                 const Deadline& deadline, Fd& socket) {
   while (true) {
-    pollfd entry{listener.get(), POLLIN, 0};
-    if (::poll(&entry, 1, deadline.remaining_ms()) <= 0 && deadline.passed()) {
+    pollfd entries[] = {{listener.get(), POLLIN, 0}, {store.fd(), POLLIN, 0}};
+    ::poll(entries, 2, deadline.remaining_ms());
+    store.throw_if_broken();
+    if (deadline.passed()) {
       fail(Code::timeout, "rank {} waited {:.0f} s for the other ranks to connect to it at {}",
            identity.rank, deadline.elapsed_s(), local_address(listener).text());
     }
@@ -37,6 +41,21 @@ Hello accept_one(const Fd& listener, const StoreIdentity& identity, const Deadli
     } catch (const Error& error) {
       log_warning(fmt::format("rank {}", identity.rank), "refused a connection from {}: {}",
                   peer_address(socket).text(), error.what());
+    }
+  }
+}
+
+Fd connect_one(const SocketAddress& to, StoreClient& store, const StoreIdentity& identity,
+               const Deadline& deadline) {
+  while (true) {
+    store.throw_if_broken();
+    const auto left = std::chrono::milliseconds(deadline.remaining_ms());
+    try {
+      Fd socket = connect_to(to.host, to.port, Deadline::after(std::min(kLookUp, left)));
+      greet_as_client(socket, {Purpose::data, identity.rank}, identity.secret, deadline);
+      return socket;
+    } catch (const Error& error) {
+      if (error.code() != Code::timeout || deadline.passed()) throw;
     }
   }
 }
@@ -58,17 +77,17 @@ std::vector<std::unique_ptr<Link>> connect_mesh(StoreClient& store, const StoreI
     const std::string host = reader.get_text();
     const auto port = reader.get<std::uint16_t>();
     try {
-      sockets[static_cast<std::size_t>(peer)] = connect_to(host, port, deadline);
-      greet_as_client(sockets[static_cast<std::size_t>(peer)], {Purpose::data, identity.rank},
-                      identity.secret, deadline);
+      sockets[static_cast<std::size_t>(peer)] =
+          connect_one({host, port}, store, identity, deadline);
     } catch (const Error& error) {
+      store.throw_if_broken();
       fail(error.code(), "rank {} cannot connect to rank {} at {}: {}", identity.rank, peer,
            SocketAddress{host, port}.text(), error.what());
     }
   }
   for (int missing = identity.world_size - 1 - identity.rank; missing > 0;) {
     Fd socket;
-    const Hello hello = accept_one(listener, identity, deadline, socket);
+    const Hello hello = accept_one(listener, store, identity, deadline, socket);
     const auto peer = static_cast<std::size_t>(hello.rank);
     const bool expected = hello.rank > identity.rank && hello.rank < identity.world_size;
     if (!expected || sockets[peer].valid()) continue;
@@ -76,6 +95,8 @@ std::vector<std::unique_ptr<Link>> connect_mesh(StoreClient& store, const StoreI
     --missing;
   }
 
+  // Nobody may leave, and the store with rank 0, before all are connected.
+  store.exchange("", deadline);
   std::vector<std::unique_ptr<Link>> links(sockets.size());
   for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
     if (!sockets[peer].valid()) continue;

@@ -20,7 +20,7 @@ enum class Transport : std::uint8_t {
 struct Settings {
   int rank = 0;
   int world_size = 1;
-  // As the launcher counts them; empty: not told. Checked against what the ranks find themselves.
+  // As the launcher counts them; empty: not told. The size is checked against what the ranks find.
   std::optional<int> local_rank;
   std::optional<int> local_world_size;
   std::string master_addr = "127.0.0.1";

@@ -100,8 +100,12 @@ struct Keep {
 };
 template <class Acc>
 struct Divide {
-  Acc divisor;
-  Acc operator()(Acc value) const { return static_cast<Acc>(value / divisor); }
+  // Wide enough for any number of ranks, whatever the type that is divided.
+  using Divisor = std::conditional_t<std::is_floating_point_v<Acc>, Acc, std::int64_t>;
+  Divisor divisor;
+  Acc operator()(Acc value) const {
+    return static_cast<Acc>(static_cast<Divisor>(value) / divisor);
+  }
 };
 template <class Acc>
 struct Scale {
@@ -169,15 +173,16 @@ template <class T, class Acc, class Convert>
 void ReduceMean(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
                 std::int64_t count, int mean_of) {
   if constexpr (!std::is_same_v<Acc, bool>) {
-    const auto divisor = static_cast<Acc>(mean_of);
     const bool power_of_two = (mean_of & (mean_of - 1)) == 0;
     if constexpr (std::is_floating_point_v<Acc>) {
       if (power_of_two) {
         return ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count,
-                                              Scale<Acc>{Acc{1} / divisor});
+                                              Scale<Acc>{Acc{1} / static_cast<Acc>(mean_of)});
       }
     }
-    ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count, Divide<Acc>{divisor});
+    ReduceAs<T, Acc, Convert, Sum>(
+        destinations, sources, count,
+        Divide<Acc>{static_cast<typename Divide<Acc>::Divisor>(mean_of)});
   }
 }
 
@@ -245,7 +250,7 @@ void reduce(std::span<std::byte* const> destinations, std::span<const std::byte*
 }
 
 void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool stream) {
-  if (bytes == 0) return;
+  if (bytes == 0 || destination == source) return;
   if (stream && bytes >= kStreamBytesMin) {
     HWY_DYNAMIC_DISPATCH(StreamBytes)(destination, source, bytes);
   } else {

@@ -16,7 +16,9 @@ inline constexpr std::size_t kStreamBytesMin = 16 * 1024;
 
 // For every element i: value = sources[0][i] ∘ sources[1][i] ∘ … in that order, then every
 // destination[i] = value.
-//  - mean divides the sum by `mean_of`, once, after the last addition; integers truncate.
+//  - mean divides the sum by `mean_of`, once, after the last addition; integers truncate, and sums
+//  of
+//    integers wrap in their own type.
 //  - f16 and bf16 are accumulated in f32 and rounded once, to nearest even.
 //  - min and max: NaN wins, whoever holds it. bool: sum is or, product is and; mean is refused
 //  above.

@@ -108,7 +108,17 @@ void Reducer::finish() {
 }
 
 void Reducer::abandon() {
+  if (!collecting_) return;
   collecting_ = false;
+  if (launched_ > 0) group_.abort("a backward pass was broken off");
+  for (Work& work : works_) {
+    try {
+      work.wait();  // nothing may touch the slots any more
+    } catch (const Error&) {
+      // The group's error, which every later call will throw.
+    }
+    work = Work();
+  }
 }
 
 }  // namespace lockstep

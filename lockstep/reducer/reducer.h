@@ -46,6 +46,9 @@ class Reducer {
  public:
   // Collective: allocates the block.
   Reducer(Group& group, std::vector<Gradient> gradients, std::int64_t bucket_bytes_max);
+  ~Reducer() { abandon(); }
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
 
   // Where gradient `index` lives, 64-byte aligned.
   std::byte* slot(std::size_t index) const;
@@ -61,7 +64,8 @@ class Reducer {
   bool is_ready(std::size_t index) const { return ready_[index]; }
   // All gradients are ready. Returns when every slot holds the mean over the ranks.
   void finish();
-  // Forgets a pass that could not be finished.
+  // Forgets a pass that could not be finished. If buckets of it were under way, the ranks are no
+  // longer in step: that breaks the group.
   void abandon();
 
   // Of the last finished pass.

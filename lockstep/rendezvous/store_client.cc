@@ -54,17 +54,39 @@ StoreClient::StoreClient(const std::string& host, std::uint16_t port, const Stor
   WireWriter writer;
   writer.put(static_cast<std::int32_t>(identity.world_size));
   writer.put_text(identity.who);
-  send(encode({FrameType::join, writer.bytes()}));
+  send(encode({FrameType::join, writer.bytes()}), deadline);
 }
 
 void StoreClient::listen(Events events) {
   events_ = std::move(events);
   listening_ = true;
+  // What came while nobody listened.
+  std::optional<Error> broken;
+  std::map<int, std::string> left;
+  {
+    const std::lock_guard lock(mutex_);
+    broken = broken_;
+    left = left_;
+  }
+  for (const auto& [rank, how] : left) events_.left(rank, how);
+  if (broken) events_.broken(*broken);
 }
 
-void StoreClient::send(const std::string& bytes) {
+void StoreClient::send(const std::string& bytes, const Deadline& deadline) {
   const std::lock_guard lock(send_mutex_);
-  write_exactly(socket_, bytes, Deadline::after(kSendTimeout));
+  try {
+    write_exactly(socket_, bytes, deadline);
+  } catch (const Error&) {
+    ::shutdown(socket_.get(), SHUT_RDWR);  // half a frame is out: nothing may follow it
+    throw;
+  }
+}
+
+void StoreClient::throw_if_broken() {
+  on_readable();
+  const std::lock_guard lock(mutex_);
+  if (broken_) throw *broken_;
+  if (closed_) fail(Code::peer_lost, "rank 0, which hosts the store at {}, has left", store_);
 }
 
 bool StoreClient::closed() {
@@ -103,8 +125,9 @@ void StoreClient::read_all() {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    orderly = rank0_left_ || leaving_;
+    orderly = left_.contains(0) || leaving_;
   }
+  changed_.notify_all();
   // Rank 0 that has said farewell takes the store along; nothing is wrong until somebody needs it.
   if (!orderly) {
     broke(Error(Code::peer_lost,
@@ -134,11 +157,12 @@ void StoreClient::handle(const std::string& payload, int type) {
     }
     case FrameType::left: {
       const auto rank = reader.get<std::int32_t>();
+      const std::string how = reader.get_text();
       {
         const std::lock_guard lock(mutex_);
-        if (rank == 0) rank0_left_ = true;
+        left_[rank] = how;
       }
-      if (events_.left) events_.left(rank, reader.get_text());
+      if (events_.left) events_.left(rank, how);
       break;
     }
     default:
@@ -161,7 +185,7 @@ std::vector<std::string> StoreClient::exchange(const std::string& text, const De
   WireWriter writer;
   writer.put_text(text);
   try {
-    send(encode({FrameType::exchange, writer.bytes()}));
+    send(encode({FrameType::exchange, writer.bytes()}), deadline);
   } catch (const Error&) {
     // Why the store does not take it is on its way to on_readable().
   }
@@ -174,8 +198,14 @@ std::vector<std::string> StoreClient::exchange(const std::string& text, const De
     lock.lock();
   }
   if (!changed_.wait_for(lock, std::chrono::milliseconds(deadline.remaining_ms()), arrived)) {
-    fail(Code::timeout, "rank {}: the other ranks did not come to an exchange within {:.0f} s",
-         identity_.rank, deadline.elapsed_s());
+    lock.unlock();
+    const Error late(
+        Code::timeout,
+        fmt::format("rank {}: the other ranks did not come to an exchange within {:.0f} s",
+                    identity_.rank, deadline.elapsed_s()));
+    report(late);
+    broke(late);
+    throw late;
   }
   if (!gathered_.empty()) {
     std::vector<std::string> texts = std::move(gathered_.front());
@@ -192,7 +222,7 @@ void StoreClient::report(const Error& error) {
   writer.put(static_cast<std::uint16_t>(error.code()));
   writer.put_text(error.what());
   try {
-    send(encode({FrameType::report, writer.bytes()}));
+    send(encode({FrameType::report, writer.bytes()}), Deadline::after(kSendTimeout));
   } catch (const Error&) {
     // The store is gone: everybody has noticed.
   }
@@ -207,7 +237,7 @@ void StoreClient::leave(const std::string& how) {
   WireWriter writer;
   writer.put_text(how);
   try {
-    send(encode({FrameType::leave, writer.bytes()}));
+    send(encode({FrameType::leave, writer.bytes()}), Deadline::after(kSendTimeout));
   } catch (const Error&) {
     // Nobody is left to say farewell to.
   }

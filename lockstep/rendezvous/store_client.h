@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -41,11 +42,15 @@ class StoreClient {
   // From here on on_readable() must be called whenever fd() is readable; before, exchange() reads.
   void listen(Events events);
   int fd() const { return socket_.get(); }
+  // Reads what has come and throws if the group is broken. For waits of the forming group that
+  // listen to something else as well; before listen().
+  void throw_if_broken();
   // False once the store is gone and there is nothing more to read.
   bool on_readable();
 
-  // Collective: each rank's text, by rank. Throws the group's error if it breaks meanwhile, or
-  // Error(timeout).
+  // Collective: each rank's text, by rank. Throws the group's error if it breaks meanwhile; at the
+  // deadline it breaks the group with Error(timeout), since a late answer would be taken for the
+  // next.
   std::vector<std::string> exchange(const std::string& text, const Deadline& deadline);
 
   // Tells the others why an operation failed here.
@@ -56,7 +61,7 @@ class StoreClient {
   SocketAddress local() const { return local_address(socket_); }
 
  private:
-  void send(const std::string& bytes);
+  void send(const std::string& bytes, const Deadline& deadline);
   bool closed();
   void read_all();
   void handle(const std::string& payload, int type);
@@ -75,7 +80,7 @@ class StoreClient {
   std::deque<std::vector<std::string>> gathered_;  // guarded by mutex_
   std::optional<Error> broken_;                    // guarded by mutex_
   bool leaving_ = false;                           // guarded by mutex_
-  bool rank0_left_ = false;                        // guarded by mutex_
+  std::map<int, std::string> left_;                // guarded by mutex_
   bool closed_ = false;                            // guarded by mutex_
 };
 

@@ -26,6 +26,8 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 // Strangers that connect and say nothing are let go after this long.
 constexpr auto kGreetTimeout = std::chrono::seconds(10);
 constexpr auto kFarewellTimeout = std::chrono::seconds(2);
+constexpr auto kPause = std::chrono::milliseconds(10);
+constexpr std::size_t kMarginBytes = 1024;
 
 //   greeting ──hello──▶ proving ──proof──▶ known ──join──▶ member ──leave──▶ gone
 enum class Stage { greeting, proving, known, member, gone };
@@ -62,6 +64,7 @@ class StoreServer::Loop {
         join_by_(Deadline::after(options_.join_timeout)),
         stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         members_(static_cast<std::size_t>(options_.world_size)),
+        claims_(members_.size()),
         texts_(members_.size()) {}
 
   void run() {
@@ -69,10 +72,7 @@ class StoreServer::Loop {
     std::optional<Deadline> end_by;
     while (true) {
       if (stopped_ && !end_by) end_by = Deadline::after(kFarewellTimeout);
-      if (end_by &&
-          (members_[0] == nullptr || members_[0]->stage == Stage::gone || end_by->passed())) {
-        return;
-      }
+      if (end_by && (farewell_is_told() || end_by->passed())) return;
       std::vector<pollfd> fds = {{stop_fd_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
       for (const auto& connection : connections_) {
         const short events = static_cast<short>(POLLIN | (connection->out.empty() ? 0 : POLLOUT));
@@ -101,6 +101,14 @@ class StoreServer::Loop {
   static void drain(const Fd& event) {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(event.get(), &count, sizeof(count));
+  }
+
+  // Rank 0 has gone, and everybody has what was to be said.
+  bool farewell_is_told() const {
+    if (members_[0] != nullptr && members_[0]->stage != Stage::gone) return false;
+    return std::none_of(connections_.begin(), connections_.end(), [](const auto& connection) {
+      return connection->stage >= Stage::member && !connection->out.empty();
+    });
   }
 
   bool complete() const { return joined_ == options_.world_size; }
@@ -133,28 +141,29 @@ class StoreServer::Loop {
   }
 
   void accept_all() {
-    for (Fd socket = accept_from(listener_); socket.valid(); socket = accept_from(listener_)) {
-      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+    try {
+      for (Fd socket = accept_from(listener_); socket.valid(); socket = accept_from(listener_)) {
+        connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+      }
+    } catch (const Error&) {
+      // No descriptors: those that wait are served when one is free again.
+      std::this_thread::sleep_for(kPause);
     }
   }
 
   void serve(Connection& connection) {
     flush(connection);
     if (!connection.socket.valid()) return;
+    // One read a turn, so that nobody who sends without end keeps the others waiting; and what is
+    // read is used up at once, so that a stranger's bytes do not pile up.
     char bytes[kReadBytes];
-    while (true) {
-      const auto got = ::recv(connection.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-      if (got > 0) {
-        connection.in.append(bytes, static_cast<std::size_t>(got));
-        continue;
-      }
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
-      const std::string why = got == 0 ? "its connection closed" : std::strerror(errno);
-      digest(connection);
-      if (connection.socket.valid()) lose(connection, why);
-      return;
+    const auto got = ::recv(connection.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (got > 0) {
+      connection.in.append(bytes, static_cast<std::size_t>(got));
+      return digest(connection);
     }
-    digest(connection);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    lose(connection, got == 0 ? "its connection closed" : std::strerror(errno));
   }
 
   // Works through the bytes that have come. A stranger's mistakes end its connection alone.
@@ -228,9 +237,9 @@ class StoreServer::Loop {
                       options_.world_size, rank, who, world_size);
     } else if (rank < 0 || rank >= options_.world_size) {
       problem = fmt::format("rank {} ({}) is outside 0..{}", rank, who, options_.world_size - 1);
-    } else if (members_[static_cast<std::size_t>(rank)] != nullptr) {
+    } else if (!claims_[static_cast<std::size_t>(rank)].empty()) {
       problem = fmt::format("two processes claim RANK={}: {} and {}", rank,
-                            members_[static_cast<std::size_t>(rank)]->who, who);
+                            claims_[static_cast<std::size_t>(rank)], who);
     }
     if (!problem.empty()) {
       send(connection, encode({FrameType::refused, coded(Code::invalid_argument, problem)}));
@@ -242,6 +251,7 @@ class StoreServer::Loop {
     }
     connection.stage = Stage::member;
     members_[static_cast<std::size_t>(rank)] = &connection;
+    claims_[static_cast<std::size_t>(rank)] = who;
     ++joined_;
     if (broken_)
       send(connection, encode({FrameType::broken, coded(broken_->code(), broken_->what())}));
@@ -250,11 +260,24 @@ class StoreServer::Loop {
 
   void gather(Connection& connection, std::string text) {
     texts_[static_cast<std::size_t>(connection.rank)].push_back(std::move(text));
+    bool whole = true;
+    std::size_t total_bytes = 0;
     for (std::size_t rank = 0; rank < texts_.size(); ++rank) {
-      if (!texts_[rank].empty()) continue;
-      if (left_.contains(static_cast<int>(rank))) give_up_exchange(static_cast<int>(rank));
-      return;
+      if (texts_[rank].empty()) {
+        whole = false;
+        if (left_.contains(static_cast<int>(rank))) give_up_exchange(static_cast<int>(rank));
+      } else {
+        total_bytes += texts_[rank].front().size() + sizeof(std::uint64_t);
+      }
     }
+    if (total_bytes + kMarginBytes > kFramePayloadBytesMax) {
+      return break_group(
+          Code::invalid_argument,
+          fmt::format("the texts of an exchange have {} bytes together, at most {} are "
+                      "allowed",
+                      total_bytes, kFramePayloadBytesMax - kMarginBytes));
+    }
+    if (!whole) return;
     WireWriter writer;
     writer.put(static_cast<std::uint32_t>(texts_.size()));
     for (auto& queue : texts_) {
@@ -334,6 +357,7 @@ class StoreServer::Loop {
   std::atomic<bool> stopped_{false};
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> members_;             // by rank; null: not joined, or gone
+  std::vector<std::string> claims_;              // by rank: who has joined as it, gone or not
   std::vector<std::vector<std::string>> texts_;  // by rank: exchanges not yet complete, in order
   std::map<int, std::string> left_;
   std::optional<Error> broken_;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "lockstep/reducer/reducer.h"
@@ -26,8 +27,12 @@ struct Parameter {
 
 std::vector<Parameter> parameters_of(const torch::nn::Module& module) {
   std::vector<Parameter> parameters;
+  std::set<c10::TensorImpl*> seen;
   for (const auto& item : module.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
+    // A parameter that is registered under two names has one gradient.
+    if (!item.value().requires_grad() || !seen.insert(item.value().unsafeGetTensorImpl()).second) {
+      continue;
+    }
     try {
       TensorView(item.value());
     } catch (const Error& error) {
@@ -126,7 +131,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
 
   void on_end() {
     const std::lock_guard lock(mutex_);
-    if (reducer_ == nullptr) return;
+    if (reducer_ == nullptr || !reducer_->collecting()) return;
     reduce_or_abandon([&] {
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         if (reducer_->is_ready(i)) continue;

@@ -144,6 +144,49 @@ TEST(DistributedDataParallel, AParameterUsedTwiceIsReducedOnce) {  // S-NUM-13
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+TEST(DistributedDataParallel, AParameterOfTwoNamesIsReducedOnce) {  // S-NUM-13
+  struct Twice : torch::nn::Module {
+    Twice() {
+      layer = register_module("a", torch::nn::Linear(1, 1));
+      register_module("b", layer);
+    }
+    torch::nn::Linear layer{nullptr};
+  };
+  const auto errors = run_ranks(2, Transport::shm, [&](Group& group) {
+    auto net = std::make_shared<Twice>();
+    DistributedDataParallel ddp(net, group, {1});
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      net->layer(torch::full({1, 1}, group.rank() + 1.0)).sum().backward();
+      EXPECT_EQ(net->layer->weight.grad().item<float>(), 1.5);
+      EXPECT_EQ(ddp.last_step().bytes_reduced, 8);
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(DistributedDataParallel, ABackwardThatIsBrokenOffBreaksTheGroupWithItsCause) {
+  struct Boom : torch::autograd::Function<Boom> {
+    static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& x) {
+      return x.clone();
+    }
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                   const torch::autograd::variable_list&) {
+      throw std::runtime_error("boom");
+    }
+  };
+  const auto errors = run_ranks(2, Transport::shm, [&](Group& group) {
+    torch::nn::Sequential net(torch::nn::Linear(kInputs, 8), torch::nn::Linear(8, 1));
+    DistributedDataParallel ddp(net, group, {1});
+    if (group.rank() == 1) return net->forward(batch_of(0)).sum().backward();
+    const auto hidden = net[0]->as<torch::nn::Linear>()->forward(batch_of(0));
+    const auto out = net[1]->as<torch::nn::Linear>()->forward(Boom::apply(hidden));
+    EXPECT_THROW(out.sum().backward(), std::runtime_error);
+  });
+  EXPECT_THAT(errors[0], IsEmpty());
+  EXPECT_THAT(errors[1], HasSubstr("rank 0: a backward pass was broken off"));
+}
+
 TEST(DistributedDataParallel, WhatOneRankDoesNotUseCountsAsZeroThere) {
   auto replicas = nets(2);
   const auto errors = run_ranks(2, Transport::shm, [&](Group& group) {

@@ -171,9 +171,13 @@ std::uint32_t Arena::arrive() {
 
 int Arena::laggard(std::uint32_t barrier) const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (!reached(slot(rank).barriers.load(std::memory_order_acquire), barrier)) return rank;
+    if (!arrived(rank, barrier)) return rank;
   }
   return -1;
+}
+
+bool Arena::arrived(int rank, std::uint32_t barrier) const {
+  return reached(slot(rank).barriers.load(std::memory_order_acquire), barrier);
 }
 
 void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,

@@ -74,6 +74,7 @@ class Arena {
   // is -1, else that is a rank which has not arrived.
   std::uint32_t arrive();
   int laggard(std::uint32_t barrier) const;
+  bool arrived(int rank, std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
   // The first `spin` of it keeps the core busy, which is for a rank that has a core to itself:
   // going to sleep and being woken costs more than a peer is usually late.

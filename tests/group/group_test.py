@@ -236,6 +236,18 @@ class GroupTest(unittest.TestCase):
         for process in victim:
             self.assertFalse(os.path.exists(f"/proc/{process}"))
 
+    def test_a_rank_that_throws_or_exits_in_step_5_ends_the_job_with_its_own_status(self):
+        for mode, status, words in (("throw", 134, "rank 1 .*SIGABRT"), ("exit3", 3, "rank 1 .*code 3")):
+            done = subprocess.run(
+                [LOCKSTEP, "run", "-n", "3", "--", PROBE, mode],
+                env=environment({}), capture_output=True, text=True, timeout=30,
+            )
+            self.assertEqual(done.returncode, status, done.stderr)
+            causes = [line for line in done.stderr.splitlines() if "lockstep run: rank" in line]
+            self.assertRegex(causes[0], words)
+            if mode == "throw":
+                self.assertIn("the user's own mistake", done.stderr)
+
 
 def is_listening(port):
     with open("/proc/net/tcp") as table:

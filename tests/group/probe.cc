@@ -3,12 +3,15 @@
 //   loop   all_reduces without end; prints "looping" after the first; an error ends it
 //   leave  one all_reduce, then rank 0 ends in good order while the others want another
 //   exit   one all_reduce, then rank 0 calls exit(0) without ending its group
+//   throw  rank 1 throws in its fifth step what nobody catches
+//   exit3  rank 1 exits with 3 in its fifth step
 //   sleep  joins, prints "joined", and waits to be killed
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,11 @@ void run(const std::string& mode, std::size_t elements) {
     while (true) reduce();
   } else if (mode == "leave") {
     if (group.rank() != 0) reduce();
+  } else if (mode == "throw" || mode == "exit3") {
+    for (int step = 1; step < 5; ++step) reduce();
+    if (group.rank() == 1 && mode == "exit3") std::exit(3);
+    if (group.rank() == 1) throw std::runtime_error("the user's own mistake");
+    reduce();
   } else if (mode == "exit") {
     if (group.rank() == 0) std::exit(0);
     reduce();

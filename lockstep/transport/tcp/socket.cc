@@ -58,9 +58,17 @@ SocketAddress to_address(const sockaddr_storage& storage) {
   return {host, ntohs(in4.sin_port)};
 }
 
+// Small messages leave at once, and a host that vanishes without closing anything is noticed.
 void make_prompt(const Fd& socket) {
-  const int on = 1;
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(socket.get(), level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
 }
 
 bool ready(const Fd& socket, short events, const Deadline& deadline) {
@@ -108,7 +116,11 @@ Fd listen_on(const std::string& host, std::uint16_t port) {
 
 Fd accept_from(const Fd& listener) {
   Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket.valid()) make_prompt(socket);
+  if (socket.valid()) {
+    make_prompt(socket);
+  } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+    fail_errno(errno, "cannot accept a connection");
+  }
   return socket;
 }
 

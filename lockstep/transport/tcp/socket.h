@@ -19,7 +19,8 @@ struct SocketAddress {
 
 // A listening socket on that address alone. Port 0 takes a free one. Throws Error(io): "… in use".
 Fd listen_on(const std::string& host, std::uint16_t port);
-// One connection if one is waiting; invalid otherwise. The socket does not block.
+// One connection if one is waiting; invalid otherwise. The socket does not block. Throws Error(io)
+// when the process has no descriptors left.
 Fd accept_from(const Fd& listener);
 // Tries again until it succeeds or the deadline passes (then Error(timeout) with the last reason).
 Fd connect_to(const std::string& host, std::uint16_t port, const Deadline& deadline);
