@@ -85,6 +85,11 @@ void Watch::wait_for_something() {
   ::poll(wanted.data(), wanted.size(), timeout_ms());
 }
 
+// Whether it is an end that a lost peer cannot bring about; an uncaught exception aborts.
+bool Watch::is_cause(const RankEnd& end) {
+  return end.by_signal && end.code != SIGABRT;
+}
+
 std::optional<RankEnd> Watch::ending_of(int rank) {
   siginfo_t info{};
   // Not reaped yet: as long as the number is taken, a signal to its group cannot reach a stranger.
@@ -112,7 +117,7 @@ void Watch::take_endings() {
     if (const auto end = ending_of(rank)) ends.push_back(*end);
   }
   std::ranges::sort(ends, {},
-                    [](const RankEnd& end) { return std::tuple(!end.by_signal, end.rank); });
+                    [](const RankEnd& end) { return std::tuple(!is_cause(end), end.rank); });
   for (const RankEnd& end : ends) record(end);
 }
 
@@ -126,7 +131,14 @@ void Watch::record(const RankEnd& end) {
     return;
   }
   if (!end.failed()) return;
-  failures_.push_back(end.rank);
+  // A killed process closes its sockets before it can be seen to be dead: those who miss it may be
+  // seen to end first.
+  const auto follows = [&](int rank) {
+    return !is_cause(*ranks_[static_cast<std::size_t>(rank)].end);
+  };
+  const bool may_be_late = is_cause(end) && phase_ == Phase::settling;
+  failures_.insert(may_be_late ? std::ranges::find_if(failures_, follows) : failures_.end(),
+                   end.rank);
   if (phase_ != Phase::running) return;
   phase_ = Phase::settling;
   phase_end_ = Clock::now() + kSettle;

@@ -4,8 +4,9 @@
 //    └───────────── SIGINT, SIGTERM, SIGHUP, SIGQUIT ─────▲              ▲
 //                                         another signal ─┴──────────────┘
 //
-// Failures are in the order in which they were seen; of those seen at once, signals come before
-// exit codes (a rank that lost a peer exits by itself), then by rank. Settling gives ranks that
+// Failures are in the order in which they were seen; but of those seen before the launcher's own
+// signals, ranks that were killed come before ranks that exited or aborted (as one does that lost a
+// peer); of those seen at once, the lowest rank comes first. Settling gives ranks that
 // fail for the same reason the time to do so before the launcher's own signals hide their endings.
 #pragma once
 
@@ -56,6 +57,7 @@ class Watch {
   void check_writer();
   void finish();
 
+  static bool is_cause(const RankEnd& end);
   std::optional<RankEnd> ending_of(int rank);
   void record(const RankEnd& end);
   void interrupt(int signal);

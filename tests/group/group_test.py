@@ -20,6 +20,22 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def agent_listener():
+    """A listener whose next port is free, below the ports that the system hands out by itself."""
+    for port in range(20000 + os.getpid() % 10000, 32000, 2):
+        agent, following = socket.socket(), socket.socket()
+        try:
+            agent.bind(("127.0.0.1", port))
+            following.bind(("127.0.0.1", port + 1))
+            agent.listen()
+            return agent
+        except OSError:
+            agent.close()
+        finally:
+            following.close()
+    raise RuntimeError("no two free ports beside each other")
+
+
 def environment(variables):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
     return {**kept, **{k: str(v) for k, v in variables.items() if v is not None}}
@@ -208,9 +224,7 @@ class GroupTest(unittest.TestCase):
 
     def test_beside_the_store_of_torchruns_agent(self):
         # Debian's own torchrun 1.13 does not start on its Python 3.11; this is what it does to ranks.
-        with socket.socket() as agent:
-            agent.bind(("127.0.0.1", 0))
-            agent.listen()
+        with agent_listener() as agent:
             job = Job(self, agent.getsockname()[1], TORCHELASTIC_USE_AGENT_STORE="True",
                       LOCAL_WORLD_SIZE=2)
             ranks = [job.start("sum", rank, 2, LOCAL_RANK=rank) for rank in range(2)]
