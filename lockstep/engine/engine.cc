@@ -324,6 +324,11 @@ void Engine::break_with(const Error& error) {
   if (driving.owns_lock()) finish_all();
 }
 
+std::optional<Error> Engine::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 void Engine::peer_left(int rank, const std::string& how) {
   {
     const std::lock_guard lock(mutex_);

@@ -55,6 +55,8 @@ class Engine {
   // Everything under way and everything later fails with `error`, unless a first cause stands
   // already.
   void break_with(const Error& error);
+  // The first cause, once broken.
+  std::optional<Error> failure() const;
   // `rank` will not take part any more; operations that need it fail.
   void peer_left(int rank, const std::string& how);
   // The progress thread calls `on_readable` when `fd` is readable, until it returns false.

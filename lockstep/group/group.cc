@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <set>
+#include <thread>
 
 #include "lockstep/engine/engine.h"
 #include "lockstep/env/cpu.h"
@@ -30,6 +31,7 @@ constexpr std::chrono::milliseconds kTakeover{20};
 // that compute the same are rarely further apart than this.
 constexpr std::chrono::microseconds kSpin{2'000};
 constexpr std::size_t kBlockAlignment = 64;
+constexpr std::chrono::milliseconds kAfterLoss{100};
 constexpr std::chrono::milliseconds kStoreGrace{2'000};
 
 // What a rank tells about itself once it has joined.
@@ -121,7 +123,10 @@ class Group::Impl {
       store_->leave(std::uncaught_exceptions() > uncaught_ ? "left after an exception"
                                                            : "has left the group");
     }
+    const auto failure = engine_ == nullptr ? std::nullopt : engine_->failure();
     engine_.reset();  // its thread uses everything else
+    // Whoever watches the processes should see the lost one end before those that only miss it.
+    if (failure && failure->code() == Code::peer_lost) std::this_thread::sleep_for(kAfterLoss);
   }
 
   void check(const TensorView& tensor, const char* what) const {
