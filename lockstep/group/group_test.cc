@@ -347,7 +347,10 @@ TEST(Group, AbortBreaksAllRanksWithTheReason) {
       if (group.rank() == 1) group.abort("out of paper");
       group.all_reduce(view(values));
     });
-    EXPECT_THAT(errors, Each(HasSubstr("rank 1: out of paper")));
+    EXPECT_THAT(errors[1], HasSubstr("rank 1: out of paper"));
+    // Over TCP a rank may see rank 1's connection close before it hears why.
+    const auto reason = transport == Transport::shm ? "rank 1: out of paper" : "rank 1";
+    EXPECT_THAT(errors, Each(HasSubstr(reason)));
   }
 }
 
