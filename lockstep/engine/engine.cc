@@ -22,6 +22,7 @@ constexpr int kArenaWaitMsMax = 100;
 // The progress thread looks for work by itself for so long after the last submit.
 constexpr std::int64_t kAttentiveUs = 1'000'000;
 constexpr std::size_t kPlansMax = 4096;
+constexpr std::chrono::milliseconds kCauseWait{200};
 
 std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
@@ -214,6 +215,7 @@ void Engine::drive() {
     try {
       if (!advance(*task)) return;
     } catch (const Error& error) {
+      if (error.code() == Code::peer_lost) await_cause();
       fail_here(error);
       return finish_all();
     } catch (const std::exception& error) {  // no memory for scratch, say
@@ -301,6 +303,20 @@ void Engine::finish_all() {
   }
 }
 
+void Engine::await_cause() {
+  const bool own_ears = std::this_thread::get_id() == progress_id_.load();
+  for (auto deadline = Deadline::after(kCauseWait); !failed_ && !deadline.passed();) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!own_ears) continue;  // the progress thread listens
+    std::map<int, std::function<bool()>> watched;
+    {
+      const std::lock_guard lock(mutex_);
+      watched = watched_;
+    }
+    for (const auto& [fd, callback] : watched) callback();
+  }
+}
+
 bool Engine::set_failure(const Error& error) {
   {
     const std::lock_guard lock(mutex_);
@@ -344,6 +360,7 @@ void Engine::wake() const {
 }
 
 void Engine::progress_loop() {
+  progress_id_ = std::this_thread::get_id();
   std::vector<pollfd> fds;
   while (!stop_) {
     fds.assign(1, {wake_fd_.get(), POLLIN, 0});

@@ -82,6 +82,9 @@ class Engine {
   void finish(const std::shared_ptr<Task>& task, std::optional<Error> error);
 
   void fail_here(const Error& error);
+  // A link that breaks is often only how this rank learns that another has failed for a reason that
+  // is on its way here as well: waits a moment for that one.
+  void await_cause();
   bool set_failure(const Error& error);
   std::shared_ptr<Task> front() const;
 
@@ -126,6 +129,7 @@ class Engine {
   std::atomic<int> callers_driving_{0};
   std::atomic<bool> sleeping_{false};  // the progress thread sleeps until it is woken
   std::atomic<bool> stop_{false};
+  std::atomic<std::thread::id> progress_id_{};
   std::atomic<std::int64_t> last_driven_us_{0};
   std::atomic<std::int64_t> last_submit_us_{0};
   std::atomic<std::int64_t> bytes_reduced_{0};
