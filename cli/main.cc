@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
 
 namespace lockstep::cli {
 namespace {
@@ -52,7 +53,7 @@ int run(int argc, char** argv) {
   }
   const std::string name = argv[1];
   if (name == "--version" || name == "version") {
-    fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
+    fmt::print("lockstep {}\n", kVersion);
     return 0;
   }
   for (const Command& command : kCommands) {

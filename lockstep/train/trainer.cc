@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "lockstep/base/version.h"
 #include "lockstep/env/files.h"
 #include "lockstep/torch/tensor.h"
 #include "lockstep/train/agree.h"
@@ -128,7 +129,7 @@ Report Trainer::describe() const {
   report.threads_per_rank = at::get_num_threads();
   report.transport = group_.transport_name();
   report.global_batch = settings_.batch;
-  report.lockstep_version = LOCKSTEP_VERSION;
+  report.lockstep_version = kVersion;
   report.libtorch_version = TORCH_VERSION;
   return report;
 }
