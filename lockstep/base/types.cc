@@ -9,7 +9,8 @@ std::string_view to_string(DType dtype) {
 }
 
 std::string_view to_string(Reduce reduce) {
-  constexpr std::string_view kNames[kReduceCount] = {"sum", "mean", "min", "max", "product"};
+  constexpr std::string_view kNames[kReduceCount] = {"sum",     "mean", "min", "max",
+                                                     "product", "band", "bor", "bxor"};
   return kNames[static_cast<int>(reduce)];
 }
 

@@ -11,12 +11,26 @@ namespace lockstep {
 enum class DType : std::uint8_t { boolean, u8, i8, i32, i64, f16, bf16, f32, f64 };
 inline constexpr int kDTypeCount = 9;
 
-enum class Reduce : std::uint8_t { sum, mean, min, max, product };
-inline constexpr int kReduceCount = 5;
+enum class Reduce : std::uint8_t { sum, mean, min, max, product, band, bor, bxor };
+inline constexpr int kReduceCount = 8;
 
 constexpr std::size_t size_of(DType dtype) {
   constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 1, 4, 8, 2, 2, 4, 8};
   return kSizes[static_cast<int>(dtype)];
+}
+
+// The type sums are kept in before they are finished: f32 for half types, else the type itself.
+constexpr DType accumulation_type(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
+// Whether a reduction has a meaning: bool has no mean, fractions have no bits.
+constexpr bool is_defined(Reduce reduce, DType dtype) {
+  if (dtype == DType::boolean) return reduce != Reduce::mean;
+  const bool bits = reduce == Reduce::band || reduce == Reduce::bor || reduce == Reduce::bxor;
+  const bool integer =
+      dtype == DType::u8 || dtype == DType::i8 || dtype == DType::i32 || dtype == DType::i64;
+  return integer || !bits;
 }
 
 std::string_view to_string(DType dtype);

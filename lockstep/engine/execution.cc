@@ -1,40 +1,72 @@
 #include "lockstep/engine/execution.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
-#include "lockstep/kernels/reduce.h"
+#include "lockstep/plan/algorithms.h"
 
 namespace lockstep {
+
+namespace {
+
+bool reduces(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce ||
+         operation == Operation::reduce_scatter;
+}
+
+bool has_root(Operation operation) {
+  return operation == Operation::broadcast || operation == Operation::reduce ||
+         operation == Operation::gather || operation == Operation::scatter;
+}
+
+}  // namespace
 
 std::string describe(const Announcement& operation) {
   const auto kind = static_cast<Operation>(operation.operation);
   std::string what;
-  if (kind == Operation::all_reduce) what = fmt::format("{} of ", to_string(operation.reduce));
-  if (kind == Operation::broadcast) what = fmt::format("from root {} of ", operation.root);
+  if (kind == Operation::send) what = fmt::format("from rank {} of ", operation.root);
+  if (has_root(kind)) {
+    what += fmt::format("{} root {} of ", kind == Operation::broadcast ? "from" : "at",
+                        operation.root);
+  }
+  if (reduces(kind)) what += fmt::format("{} of ", to_string(operation.reduce));
   if (kind != Operation::barrier) {
-    what = fmt::format(" ({}{}[{}]{})", what, to_string(operation.dtype), operation.count,
-                       static_cast<Needs>(operation.needs) == Needs::shared_data
-                           ? fmt::format(" in shared memory at {:#x}", operation.place)
-                           : "");
+    const auto known = algorithms();
+    const bool named = operation.place != 0 && operation.algorithm < known.size();
+    what = fmt::format(" ({}{}[{}]{}{})", what, to_string(operation.dtype), operation.count,
+                       operation.detail == 0 ? "" : " in parts",
+                       named ? fmt::format(" in shared memory at {:#x}", operation.place) : "");
   }
   return fmt::format("{} number {}{}", to_string(kind), operation.sequence, what);
 }
 
-Execution::Execution(const Request& request, std::shared_ptr<const Plan> plan,
-                     const Announcement& announcement, const Fabric& fabric,
-                     const SharedRegion* region, std::byte* private_scratch)
-    : request_(request),
-      plan_(std::move(plan)),
-      announcement_(announcement),
-      fabric_(fabric),
-      region_(region),
-      region_offset_bytes_(
-          region == nullptr
-              ? 0
-              : static_cast<std::size_t>(static_cast<std::byte*>(request.data.data) -
-                                         region->by_rank[static_cast<std::size_t>(fabric.rank)])),
-      private_scratch_(private_scratch),
-      element_bytes_(size_of(request.data.dtype)) {
-  if (fabric_.arena != nullptr) return;
+Execution::Execution(const Fabric& fabric)
+    : fabric_(fabric), local_index_(static_cast<std::size_t>(fabric.ranks), -1) {
+  for (std::size_t i = 0; i < fabric.local.size(); ++i) {
+    local_index_[static_cast<std::size_t>(fabric.local[i])] = static_cast<int>(i);
+  }
+}
+
+void Execution::start(const Request& request, std::shared_ptr<const Plan> plan,
+                      const Announcement& announcement, const Placement& data,
+                      const Placement& input, const Workspace& workspace) {
+  request_ = request;
+  plan_ = std::move(plan);
+  announcement_ = announcement;
+  data_ = data;
+  input_ = input;
+  workspace_ = workspace;
+  element_bytes_ = size_of(request.dtype);
+  partial_bytes_ = size_of(accumulation_type(request.dtype));
+  uses_links_ = plan_->needs.messages;
+  next_ = 0;
+  announced_ = at_barrier_ = agreed_ = false;
+  receives_.clear();
+  sends_.clear();
+  landed_ = left_ = 0;
+  receives_due_.clear();
+  sends_due_.clear();
+  if (!uses_links_) return;
   for (const Link* link : fabric_.links) {
     sends_due_.push_back(link == nullptr ? 0 : link->sent());
     receives_due_.push_back(link == nullptr ? 0 : link->received());
@@ -42,89 +74,141 @@ Execution::Execution(const Request& request, std::shared_ptr<const Plan> plan,
 }
 
 bool Execution::advance() {
-  // Peers read the announcement after the first barrier only, so it may be written this late.
-  if (next_ == 0 && fabric_.arena != nullptr && !at_barrier_)
-    fabric_.arena->announce(announcement_);
-  if (fabric_.arena == nullptr) progress_links();
+  if (!announced_) {
+    announced_ = true;
+    const auto operation = static_cast<Operation>(announcement_.operation);
+    if (fabric_.arena != nullptr && operation != Operation::send) {
+      fabric_.arena->announce(announcement_);
+    }
+    if (operation == Operation::all_reduce || operation == Operation::reduce) {
+      const bool apart = request_.input != nullptr && request_.input != request_.data;
+      const auto bytes = static_cast<std::size_t>(request_.count) * element_bytes_;
+      if (apart) copy_bytes(request_.data, request_.input, bytes, false);
+    }
+  }
+  if (uses_links_) progress_links();
   while (next_ < plan_->steps.size()) {
     if (!step(plan_->steps[next_])) return false;
     ++next_;
   }
-  return fabric_.arena != nullptr || links_idle();
+  return left(static_cast<std::int64_t>(sends_.size()));
 }
 
 bool Execution::step(const Step& step) {
   switch (step.kind) {
-    case StepKind::copy:
-      copy_bytes(resolve(step.destinations[0]), resolve(step.sources[0]), bytes_of(step.sources[0]),
-                 step.destinations[0].rank != fabric_.rank);
+    case StepKind::copy: {
+      const Location& to = plan_->destinations(step)[0];
+      const Location& from = plan_->sources(step)[0];
+      copy_bytes(resolve(to), resolve(from), bytes_of(from), to.rank != fabric_.rank);
       return true;
+    }
     case StepKind::reduce:
-      destinations_.clear();
-      sources_.clear();
-      for (const Location& to : step.destinations) destinations_.push_back(resolve(to));
-      for (const Location& from : step.sources) sources_.push_back(resolve(from));
-      reduce(destinations_, sources_, step.sources[0].range.count, request_.data.dtype,
-             request_.reduce, fabric_.ranks);
+      reduce_step(step);
       return true;
     case StepKind::barrier:
       return pass_barrier();
     case StepKind::send: {
-      const std::span<const std::byte> bytes(resolve(step.sources[0]), bytes_of(step.sources[0]));
-      fabric_.links[static_cast<std::size_t>(step.peer)]->send(bytes, announcement_);
-      ++sends_due_[static_cast<std::size_t>(step.peer)];
+      const Location& from = plan_->sources(step)[0];
+      const auto peer = static_cast<std::size_t>(step.peer);
+      fabric_.links[peer]->send({resolve(from), bytes_of(from)}, announcement_);
+      sends_.push_back({step.peer, ++sends_due_[peer]});
       return true;
     }
     case StepKind::receive: {
+      const Location& to = plan_->destinations(step)[0];
       const auto peer = static_cast<std::size_t>(step.peer);
-      fabric_.links[peer]->receive({resolve(step.destinations[0]), bytes_of(step.destinations[0])},
-                                   announcement_);
+      fabric_.links[peer]->receive({resolve(to), bytes_of(to)}, announcement_);
       receives_.push_back({step.peer, ++receives_due_[peer]});
       return true;
     }
     case StepKind::wait:
-      progress_links();
-      return landed(step.receives);
+      return landed(step.messages);
+    case StepKind::flush:
+      return left(step.messages);
   }
   return true;
 }
 
+void Execution::reduce_step(const Step& step) {
+  destinations_.clear();
+  sources_.clear();
+  for (const Location& from : plan_->sources(step)) {
+    sources_.push_back({resolve(from), from.space == Space::partial, from.level});
+  }
+  const auto destinations = plan_->destinations(step);
+  const std::int64_t count = plan_->sources(step)[0].range.count;
+  if (destinations[0].space == Space::partial) {
+    reduce_partial(resolve(destinations[0]), sources_, count, request_.dtype, request_.reduce);
+    return;
+  }
+  for (const Location& to : destinations) destinations_.push_back(resolve(to));
+  reduce(destinations_, sources_, count, request_.dtype, request_.reduce, fabric_.ranks);
+}
+
 bool Execution::pass_barrier() {
+  if (fabric_.arena == nullptr) return true;  // alone on this host
   if (!at_barrier_) {
     barrier_ = fabric_.arena->arrive();
     at_barrier_ = true;
   }
-  laggard_ = fabric_.arena->laggard(barrier_);
-  if (laggard_ >= 0) return false;
+  const int laggard = fabric_.arena->laggard(barrier_);
+  laggard_ = laggard < 0 ? -1 : fabric_.local[static_cast<std::size_t>(laggard)];
+  if (laggard >= 0) return false;
   at_barrier_ = false;
   if (!agreed_) check_agreement();
   agreed_ = true;
   return true;
 }
 
+void Execution::disagree(int rank, const Announcement& theirs) const {
+  fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in {}{}",
+       fabric_.rank, describe(announcement_), rank, describe(theirs),
+       theirs.algorithm == announcement_.algorithm ? "" : " (by another algorithm)");
+}
+
 void Execution::check_agreement() const {
-  for (int rank = 0; rank < fabric_.ranks; ++rank) {
-    const Announcement theirs = fabric_.arena->announced(rank, announcement_.sequence);
-    if (theirs == announcement_) continue;
-    fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in {}",
-         fabric_.rank, describe(announcement_), rank, describe(theirs));
+  for (std::size_t i = 0; i < fabric_.local.size(); ++i) {
+    const auto theirs = fabric_.arena->announced(static_cast<int>(i), announcement_.sequence);
+    // One that is further has seen that this rank agreed with it.
+    if (!theirs || theirs->sequence > announcement_.sequence) continue;
+    if (*theirs != announcement_) disagree(fabric_.local[i], *theirs);
+  }
+}
+
+void Execution::check_neighbours() const {
+  if (fabric_.arena == nullptr ||
+      static_cast<Operation>(announcement_.operation) == Operation::send) {
+    return;
+  }
+  for (std::size_t i = 0; i < fabric_.local.size(); ++i) {
+    const auto theirs = fabric_.arena->announced(static_cast<int>(i), announcement_.sequence);
+    const bool same_number = theirs && theirs->sequence == announcement_.sequence;
+    if (same_number && *theirs != announcement_) disagree(fabric_.local[i], *theirs);
   }
 }
 
 bool Execution::landed(std::int64_t receives) {
+  bool tried = false;
   for (; landed_ < static_cast<std::size_t>(receives); ++landed_) {
-    const Receive& receive = receives_[landed_];
-    const Link& link = *fabric_.links[static_cast<std::size_t>(receive.peer)];
+    const Transfer& receive = receives_[landed_];
+    Link& link = *fabric_.links[static_cast<std::size_t>(receive.peer)];
+    if (link.received() >= receive.number) continue;
+    if (!tried) progress_links();
+    tried = true;
     if (link.received() < receive.number) return false;
   }
   return true;
 }
 
-bool Execution::links_idle() {
-  progress_links();
-  for (std::size_t peer = 0; peer < fabric_.links.size(); ++peer) {
-    const Link* link = fabric_.links[peer];
-    if (link != nullptr && link->sent() < sends_due_[peer]) return false;
+bool Execution::left(std::int64_t sends) {
+  bool tried = false;
+  for (; left_ < static_cast<std::size_t>(sends); ++left_) {
+    const Transfer& send = sends_[left_];
+    Link& link = *fabric_.links[static_cast<std::size_t>(send.peer)];
+    if (link.sent() >= send.number) continue;
+    if (!tried) progress_links();
+    tried = true;
+    if (link.sent() < send.number) return false;
   }
   return true;
 }
@@ -137,38 +221,47 @@ void Execution::progress_links() {
 
 std::vector<int> Execution::blocked_on() const {
   std::vector<int> ranks;
-  for (int rank = 0; rank < fabric_.ranks; ++rank) {
-    if (fabric_.arena != nullptr) {
-      if (at_barrier_ && !fabric_.arena->arrived(rank, barrier_)) ranks.push_back(rank);
-      continue;
+  if (at_barrier_) {
+    for (std::size_t i = 0; i < fabric_.local.size(); ++i) {
+      if (!fabric_.arena->arrived(static_cast<int>(i), barrier_)) ranks.push_back(fabric_.local[i]);
     }
-    const auto peer = static_cast<std::size_t>(rank);
+    return ranks;
+  }
+  for (std::size_t peer = 0; peer < sends_due_.size(); ++peer) {
     const Link* link = fabric_.links[peer];
     if (link == nullptr) continue;
     if (link->received() < receives_due_[peer] || link->sent() < sends_due_[peer]) {
-      ranks.push_back(rank);
+      ranks.push_back(static_cast<int>(peer));
     }
   }
   return ranks;
 }
 
 std::byte* Execution::resolve(const Location& at) const {
-  const auto offset = static_cast<std::size_t>(at.range.begin) * element_bytes_;
+  const auto begin = static_cast<std::size_t>(at.range.begin);
+  const auto offset = begin * element_bytes_;
+  const auto rank = static_cast<std::size_t>(at.rank);
   switch (at.space) {
     case Space::data:
-      if (at.rank == fabric_.rank) return static_cast<std::byte*>(request_.data.data) + offset;
-      return region_->by_rank[static_cast<std::size_t>(at.rank)] + region_offset_bytes_ + offset;
+      if (at.rank == fabric_.rank) return request_.data + offset;
+      return data_.region->by_rank[rank] + data_.offset_bytes + offset;
     case Space::input:
-      return static_cast<std::byte*>(request_.input.data) + offset;
+      if (at.rank == fabric_.rank) return const_cast<std::byte*>(request_.input) + offset;
+      return input_.region->by_rank[rank] + input_.offset_bytes + offset;
     case Space::scratch:
-      if (fabric_.arena != nullptr) return fabric_.arena->scratch(at.rank) + offset;
-      return private_scratch_ + offset;
+      if (plan_->needs.shared_scratch && fabric_.arena != nullptr) {
+        return fabric_.arena->scratch(local_index(at.rank)) + offset;
+      }
+      return workspace_.scratch + offset;
+    case Space::partial:
+      return workspace_.partials + begin * partial_bytes_;
   }
   return nullptr;
 }
 
 std::size_t Execution::bytes_of(const Location& at) const {
-  return static_cast<std::size_t>(at.range.count) * element_bytes_;
+  return static_cast<std::size_t>(at.range.count) *
+         (at.space == Space::partial ? partial_bytes_ : element_bytes_);
 }
 
 }  // namespace lockstep

@@ -13,30 +13,50 @@
 
 #include "lockstep/base/types.h"
 #include "lockstep/engine/fabric.h"
+#include "lockstep/kernels/reduce.h"
 #include "lockstep/plan/plan.h"
 #include "lockstep/transport/announcement.h"
 
 namespace lockstep {
 
-// What a caller asks for.
+// What a caller asks for. The spans are read while it is submitted only.
 struct Request {
   Operation operation = Operation::barrier;
   Reduce reduce = Reduce::sum;
   int root = 0;
-  TensorView data;
-  TensorView input;
+  int peer = 0;            // send: the other rank
+  std::int64_t count = 0;  // Shape::count
+  DType dtype = DType::u8;
+  std::byte* data = nullptr;
+  const std::byte* input = nullptr;  // all_reduce and reduce: copied into data first unless null
+  std::span<const std::int64_t> counts = {};
+  std::span<const std::int64_t> receive_counts = {};
 };
 
 // "all_reduce number 12 (sum of f32[1000])".
 std::string describe(const Announcement& operation);
 
+// Memory of one rank for the time of an operation.
+struct Workspace {
+  std::byte* scratch = nullptr;   // for plans whose scratch is not shared
+  std::byte* partials = nullptr;  // 64-byte aligned
+};
+
+// Where data or input lies, if it is shared memory: the region and the offset in it.
+struct Placement {
+  const SharedRegion* region = nullptr;
+  std::size_t offset_bytes = 0;
+};
+
+// Used again and again: start() begins the next operation.
 class Execution {
  public:
-  // `region` holds request.data when it is shared memory, else it is null. `private_scratch` serves
-  // plans over messages: plan->scratch_count elements.
-  Execution(const Request& request, std::shared_ptr<const Plan> plan,
-            const Announcement& announcement, const Fabric& fabric, const SharedRegion* region,
-            std::byte* private_scratch);
+  explicit Execution(const Fabric& fabric);
+
+  // `plan` and `workspace` must outlive the operation.
+  void start(const Request& request, std::shared_ptr<const Plan> plan,
+             const Announcement& announcement, const Placement& data, const Placement& input,
+             const Workspace& workspace);
 
   // Goes as far as it can; true when the operation is complete. Throws Error when the ranks do not
   // agree, a peer is lost, or bytes are corrupt.
@@ -45,45 +65,58 @@ class Execution {
   const Announcement& announcement() const { return announcement_; }
   // The ranks it waits for, for messages to people; empty when complete.
   std::vector<int> blocked_on() const;
-  // Waiting in the arena: for whom and for which barrier. Rank -1: not waiting there.
-  int laggard() const { return laggard_; }
+  // Waiting at a barrier: for which rank (of the group) and which barrier. Rank -1: not at one.
+  int laggard() const { return at_barrier_ ? laggard_ : -1; }
   std::uint32_t barrier() const { return barrier_; }
+  // Throws Error(invalid_argument) if a rank of this host has announced something else under the
+  // same number: for operations that wait long, and may have no barrier where it would show.
+  void check_neighbours() const;
 
  private:
   bool step(const Step& step);
+  void reduce_step(const Step& step);
   bool pass_barrier();
   bool landed(std::int64_t receives);
-  bool links_idle();
+  bool left(std::int64_t sends);
   void progress_links();
   void check_agreement() const;
+  [[noreturn]] void disagree(int rank, const Announcement& theirs) const;
   std::byte* resolve(const Location& at) const;
   std::size_t bytes_of(const Location& at) const;
+  int local_index(int rank) const { return local_index_[static_cast<std::size_t>(rank)]; }
 
-  const Request request_;
-  const std::shared_ptr<const Plan> plan_;
-  const Announcement announcement_;
   const Fabric& fabric_;
-  const SharedRegion* const region_;
-  const std::size_t region_offset_bytes_;
-  std::byte* const private_scratch_;
-  const std::size_t element_bytes_;
+  std::vector<int> local_index_;  // by rank; -1: on another host
+
+  Request request_;
+  std::shared_ptr<const Plan> plan_;
+  Announcement announcement_;
+  Placement data_;
+  Placement input_;
+  Workspace workspace_;
+  std::size_t element_bytes_ = 1;
+  std::size_t partial_bytes_ = 1;
+  bool uses_links_ = false;
 
   std::size_t next_ = 0;
   std::uint32_t barrier_ = 0;
+  bool announced_ = false;
   bool at_barrier_ = false;
   bool agreed_ = false;
   int laggard_ = -1;
-  // Which link the i-th receive of the plan is on, and its number there.
-  struct Receive {
+  // Which link the i-th receive (send) of the plan is on, and its number there.
+  struct Transfer {
     int peer;
     std::int64_t number;
   };
-  std::vector<Receive> receives_;
+  std::vector<Transfer> receives_;
+  std::vector<Transfer> sends_;
   std::size_t landed_ = 0;
-  std::vector<std::int64_t> sends_due_;     // by peer: Link::sent() once all have left
+  std::size_t left_ = 0;
   std::vector<std::int64_t> receives_due_;  // by peer: Link::received() once all have landed
+  std::vector<std::int64_t> sends_due_;     // by peer: Link::sent() once all have left
   std::vector<std::byte*> destinations_;
-  std::vector<const std::byte*> sources_;
+  std::vector<Source> sources_;
 };
 
 }  // namespace lockstep

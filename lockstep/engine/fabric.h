@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "lockstep/transport/arena.h"
@@ -11,20 +10,21 @@
 
 namespace lockstep {
 
-// Memory that every rank of a group has a block of, all mapped here.
+// Memory that every rank of a group has a block of; those of this host are mapped here.
 struct SharedRegion {
   std::uint64_t id = 0;  // the same on all ranks
   std::size_t bytes = 0;
-  std::vector<std::byte*> by_rank;
+  std::vector<std::byte*> by_rank;  // null for ranks of other hosts
 };
 
-// Owns nothing. Either `arena` is set (all ranks on one host) or `links` holds a link to every
-// peer.
+// Owns nothing.
 struct Fabric {
   int rank = 0;
   int ranks = 1;
-  Arena* arena = nullptr;
-  std::vector<Link*> links;  // by rank; null for this rank
+  std::vector<int> hosts;  // by rank: equal numbers share an arena
+  std::vector<int> local;  // the ranks of this host, ascending; their indices in the arena
+  Arena* arena = nullptr;  // of this host's ranks; null when this rank is alone on its host
+  std::vector<Link*> links;  // by rank; null for this rank, and for all when there are none
 };
 
 }  // namespace lockstep

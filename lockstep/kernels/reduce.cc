@@ -76,6 +76,25 @@ struct Max {
   }
 };
 
+struct And {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
 // Bypasses the cache with whole vectors; the ragged ends go the ordinary way.
 void StreamCopy(std::byte* HWY_RESTRICT to, const std::byte* HWY_RESTRICT from, std::size_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
@@ -92,6 +111,7 @@ void StreamCopy(std::byte* HWY_RESTRICT to, const std::byte* HWY_RESTRICT from, 
 
 // What happens to a finished sum. Multiplying by the reciprocal of a power of two gives the bits of
 // the division, in a tenth of the time.
+struct Unfinished {};
 struct Keep {
   template <class Acc>
   Acc operator()(Acc value) const {
@@ -113,51 +133,137 @@ struct Scale {
   Acc operator()(Acc value) const { return value * factor; }
 };
 
-// The sources' elements [begin, begin + block) into `results`, in one pass over the last source.
-template <class T, class Acc, class Convert, class Op, class Finish>
-void ReduceBlock(std::span<const std::byte* const> sources, std::int64_t begin, std::int64_t block,
-                 const Finish& finish, Acc* HWY_RESTRICT sums, T* HWY_RESTRICT results) {
-  const auto source = [&](std::size_t s) { return reinterpret_cast<const T*>(sources[s]) + begin; };
-  const T* first = source(0);
-  const std::size_t count = sources.size();
-  if (count == 1) {
-    for (std::int64_t i = 0; i < block; ++i) {
-      results[i] = Convert::store(finish(static_cast<Acc>(Convert::load(first[i]))));
-    }
-    return;
-  }
-  const T* last = source(count - 1);
-  if (count == 2) {
-    for (std::int64_t i = 0; i < block; ++i) {
-      results[i] = Convert::store(
-          finish(Op::template apply<Acc>(Convert::load(first[i]), Convert::load(last[i]))));
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < block; ++i) sums[i] = Convert::load(first[i]);
-  for (std::size_t s = 1; s + 1 < count; ++s) {
-    const T* next = source(s);
-    for (std::int64_t i = 0; i < block; ++i) {
-      sums[i] = Op::template apply<Acc>(sums[i], Convert::load(next[i]));
+// One type and one reduction. `Result` is T for finished values, Acc for sums.
+template <class T, class Acc, class Convert, class Op, class Result, class Finish>
+class Reduction {
+ public:
+  Reduction(std::span<const Source> sources, const Finish& finish)
+      : sources_(sources), finish_(finish) {
+    simple_ = sources.size() <= 4;
+    for (const Source& source : sources) {
+      simple_ = simple_ && source.level == 0 && !(source.partial && !kSameType);
     }
   }
-  for (std::int64_t i = 0; i < block; ++i) {
-    results[i] = Convert::store(finish(Op::template apply<Acc>(sums[i], Convert::load(last[i]))));
+
+  // Elements [begin, begin + block) into `results`. A few values in one pass, many over a stack of
+  // sums in the cache.
+  void Block(std::int64_t begin, std::int64_t block, Result* HWY_RESTRICT results) {
+    if (simple_) return Few(begin, block, results);
+    depth_ = 0;
+    for (std::size_t s = 0; s < sources_.size();) {
+      s += Push(s, begin, block);
+      while (depth_ > 1 && levels_[depth_ - 2] == levels_[depth_ - 1]) Join(block);
+    }
+    while (depth_ > 1) Join(block);
+    const Acc* sum = sums_[0];
+    for (std::int64_t i = 0; i < block; ++i) results[i] = Finished(sum[i]);
   }
-}
+
+ private:
+  static constexpr bool kSameType = std::is_same_v<T, Acc>;
+  // Blocks on the stack have falling levels; 2^14 ranks there are not.
+  static constexpr std::size_t kDepthMax = 16;
+
+  Result Finished(Acc value) const {
+    if constexpr (std::is_same_v<Finish, Unfinished>) {
+      return value;
+    } else {
+      return Convert::store(finish_(value));
+    }
+  }
+  const T* Values(std::size_t s, std::int64_t begin) const {
+    return reinterpret_cast<const T*>(sources_[s].data) + begin;
+  }
+
+  void Few(std::int64_t begin, std::int64_t block, Result* HWY_RESTRICT results) const {
+    const std::size_t last = sources_.size() - 1;
+    const T* a = Values(0, begin);
+    const T* b = Values(std::min<std::size_t>(1, last), begin);
+    const T* c = Values(std::min<std::size_t>(2, last), begin);
+    const T* d = Values(last, begin);
+    switch (last) {
+      case 0:
+        for (std::int64_t i = 0; i < block; ++i) results[i] = Finished(Load(a[i]));
+        break;
+      case 1:
+        for (std::int64_t i = 0; i < block; ++i) results[i] = Finished(Merge(a[i], b[i]));
+        break;
+      case 2:
+        for (std::int64_t i = 0; i < block; ++i) {
+          results[i] = Finished(Op::template apply<Acc>(Merge(a[i], b[i]), Load(c[i])));
+        }
+        break;
+      default:
+        for (std::int64_t i = 0; i < block; ++i) {
+          results[i] = Finished(Op::template apply<Acc>(Merge(a[i], b[i]), Merge(c[i], d[i])));
+        }
+    }
+  }
+  static Acc Load(T value) { return static_cast<Acc>(Convert::load(value)); }
+  static Acc Merge(T a, T b) { return Op::template apply<Acc>(Load(a), Load(b)); }
+
+  // Puts source s on the stack, or the sum of four from s on; how many it took.
+  std::size_t Push(std::size_t s, std::int64_t begin, std::int64_t block) {
+    LOCKSTEP_CHECK(depth_ < kDepthMax);
+    Acc* HWY_RESTRICT sum = sums_[depth_];
+    if (IsQuad(s)) {
+      const T* a = Values(s, begin);
+      const T* b = Values(s + 1, begin);
+      const T* c = Values(s + 2, begin);
+      const T* d = Values(s + 3, begin);
+      for (std::int64_t i = 0; i < block; ++i) {
+        sum[i] = Op::template apply<Acc>(Merge(a[i], b[i]), Merge(c[i], d[i]));
+      }
+      levels_[depth_++] = 2;
+      return 4;
+    }
+    if (sources_[s].partial) {
+      std::memcpy(sum, reinterpret_cast<const Acc*>(sources_[s].data) + begin,
+                  static_cast<std::size_t>(block) * sizeof(Acc));
+    } else {
+      const T* values = Values(s, begin);
+      for (std::int64_t i = 0; i < block; ++i) sum[i] = Load(values[i]);
+    }
+    levels_[depth_++] = sources_[s].level;
+    return 1;
+  }
+  // Four single values that make up a block of their own.
+  bool IsQuad(std::size_t s) const {
+    if (s + 4 > sources_.size() || (depth_ > 0 && levels_[depth_ - 1] < 2)) return false;
+    for (std::size_t i = s; i < s + 4; ++i) {
+      if (sources_[i].level != 0 || (sources_[i].partial && !kSameType)) return false;
+    }
+    return true;
+  }
+  void Join(std::int64_t block) {
+    Acc* HWY_RESTRICT left = sums_[depth_ - 2];
+    const Acc* HWY_RESTRICT right = sums_[depth_ - 1];
+    for (std::int64_t i = 0; i < block; ++i) left[i] = Op::template apply<Acc>(left[i], right[i]);
+    --depth_;
+    ++levels_[depth_ - 1];
+  }
+
+  const std::span<const Source> sources_;
+  const Finish finish_;
+  bool simple_ = false;
+  std::size_t depth_ = 0;
+  std::uint8_t levels_[kDepthMax];
+  alignas(64) Acc sums_[kDepthMax][kBlockCount];
+};
 
 template <class T, class Acc, class Convert, class Op, class Finish>
-void ReduceAs(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
+void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> sources,
               std::int64_t count, const Finish& finish) {
-  alignas(64) Acc sums[kBlockCount];
-  alignas(64) T results[kBlockCount];
+  using Result = std::conditional_t<std::is_same_v<Finish, Unfinished>, Acc, T>;
+  Reduction<T, Acc, Convert, Op, Result, Finish> reduction(sources, finish);
+  alignas(64) Result results[kBlockCount];
   const bool stream = static_cast<std::size_t>(count) * sizeof(T) >= kStreamBytesMin;
   for (std::int64_t begin = 0; begin < count; begin += kBlockCount) {
     const std::int64_t block = std::min(kBlockCount, count - begin);
-    ReduceBlock<T, Acc, Convert, Op>(sources, begin, block, finish, sums, results);
-    const std::size_t bytes = static_cast<std::size_t>(block) * sizeof(T);
+    reduction.Block(begin, block, results);
+    const std::size_t bytes = static_cast<std::size_t>(block) * sizeof(Result);
     for (std::size_t d = 0; d < destinations.size(); ++d) {
-      std::byte* to = destinations[d] + static_cast<std::size_t>(begin) * sizeof(T);
+      std::byte* to = destinations[d] + static_cast<std::size_t>(begin) * sizeof(Result);
       const auto* from = reinterpret_cast<const std::byte*>(results);
       if (d > 0 && stream) {
         StreamCopy(to, from, bytes);
@@ -170,7 +276,7 @@ void ReduceAs(std::span<std::byte* const> destinations, std::span<const std::byt
 }
 
 template <class T, class Acc, class Convert>
-void ReduceMean(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
+void ReduceMean(std::span<std::byte* const> destinations, std::span<const Source> sources,
                 std::int64_t count, int mean_of) {
   if constexpr (!std::is_same_v<Acc, bool>) {
     const bool power_of_two = (mean_of & (mean_of - 1)) == 0;
@@ -186,44 +292,71 @@ void ReduceMean(std::span<std::byte* const> destinations, std::span<const std::b
   }
 }
 
-template <class T, class Acc, class Convert>
-void ReduceOp(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
-              std::int64_t count, Reduce op, int mean_of) {
-  switch (op) {
-    case Reduce::sum:
-      return ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count, Keep());
-    case Reduce::mean:
-      return ReduceMean<T, Acc, Convert>(destinations, sources, count, mean_of);
-    case Reduce::min:
-      return ReduceAs<T, Acc, Convert, Min>(destinations, sources, count, Keep());
-    case Reduce::max:
-      return ReduceAs<T, Acc, Convert, Max>(destinations, sources, count, Keep());
-    case Reduce::product:
-      return ReduceAs<T, Acc, Convert, Product>(destinations, sources, count, Keep());
+template <class T, class Acc, class Convert, class Op>
+void ReduceWith(std::span<std::byte* const> destinations, std::span<const Source> sources,
+                std::int64_t count, bool finish) {
+  if (finish) {
+    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Keep());
+  } else {
+    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Unfinished());
   }
 }
 
-void ReduceAny(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
-               std::int64_t count, DType dtype, Reduce op, int mean_of) {
+template <class T, class Acc, class Convert>
+void ReduceOp(std::span<std::byte* const> destinations, std::span<const Source> sources,
+              std::int64_t count, Reduce op, int mean_of, bool finish) {
+  switch (op) {
+    case Reduce::mean:
+      if (finish) return ReduceMean<T, Acc, Convert>(destinations, sources, count, mean_of);
+      [[fallthrough]];
+    case Reduce::sum:
+      return ReduceWith<T, Acc, Convert, Sum>(destinations, sources, count, finish);
+    case Reduce::min:
+      return ReduceWith<T, Acc, Convert, Min>(destinations, sources, count, finish);
+    case Reduce::max:
+      return ReduceWith<T, Acc, Convert, Max>(destinations, sources, count, finish);
+    case Reduce::product:
+      return ReduceWith<T, Acc, Convert, Product>(destinations, sources, count, finish);
+    case Reduce::band:
+    case Reduce::bor:
+    case Reduce::bxor:
+      break;
+  }
+  if constexpr (std::is_integral_v<Acc>) {
+    if (op == Reduce::band) {
+      return ReduceWith<T, Acc, Convert, And>(destinations, sources, count, finish);
+    }
+    if (op == Reduce::bor) {
+      return ReduceWith<T, Acc, Convert, Or>(destinations, sources, count, finish);
+    }
+    return ReduceWith<T, Acc, Convert, Xor>(destinations, sources, count, finish);
+  }
+}
+
+void ReduceAny(std::span<std::byte* const> destinations, std::span<const Source> sources,
+               std::int64_t count, DType dtype, Reduce op, int mean_of, bool finish) {
+  const auto as = [&]<class T, class Acc, class Convert>() {
+    ReduceOp<T, Acc, Convert>(destinations, sources, count, op, mean_of, finish);
+  };
   switch (dtype) {
     case DType::boolean:
-      return ReduceOp<bool, bool, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<bool, bool, AsIs>();
     case DType::u8:
-      return ReduceOp<std::uint8_t, std::uint8_t, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<std::uint8_t, std::uint8_t, AsIs>();
     case DType::i8:
-      return ReduceOp<std::int8_t, std::int8_t, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<std::int8_t, std::int8_t, AsIs>();
     case DType::i32:
-      return ReduceOp<std::int32_t, std::int32_t, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<std::int32_t, std::int32_t, AsIs>();
     case DType::i64:
-      return ReduceOp<std::int64_t, std::int64_t, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<std::int64_t, std::int64_t, AsIs>();
     case DType::f16:
-      return ReduceOp<std::uint16_t, float, Half>(destinations, sources, count, op, mean_of);
+      return as.template operator()<std::uint16_t, float, Half>();
     case DType::bf16:
-      return ReduceOp<std::uint16_t, float, BFloat>(destinations, sources, count, op, mean_of);
+      return as.template operator()<std::uint16_t, float, BFloat>();
     case DType::f32:
-      return ReduceOp<float, float, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<float, float, AsIs>();
     case DType::f64:
-      return ReduceOp<double, double, AsIs>(destinations, sources, count, op, mean_of);
+      return as.template operator()<double, double, AsIs>();
   }
 }
 
@@ -242,11 +375,18 @@ namespace lockstep {
 HWY_EXPORT(ReduceAny);
 HWY_EXPORT(StreamBytes);
 
-void reduce(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
+void reduce(std::span<std::byte* const> destinations, std::span<const Source> sources,
             std::int64_t count, DType dtype, Reduce op, int mean_of) {
-  LOCKSTEP_CHECK(!destinations.empty() && !sources.empty());
+  LOCKSTEP_CHECK(!destinations.empty() && !sources.empty() && is_defined(op, dtype));
   if (count == 0) return;
-  HWY_DYNAMIC_DISPATCH(ReduceAny)(destinations, sources, count, dtype, op, mean_of);
+  HWY_DYNAMIC_DISPATCH(ReduceAny)(destinations, sources, count, dtype, op, mean_of, true);
+}
+
+void reduce_partial(std::byte* destination, std::span<const Source> sources, std::int64_t count,
+                    DType dtype, Reduce op) {
+  LOCKSTEP_CHECK(!sources.empty() && is_defined(op, dtype));
+  if (count == 0) return;
+  HWY_DYNAMIC_DISPATCH(ReduceAny)({&destination, 1}, sources, count, dtype, op, 1, false);
 }
 
 void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool stream) {

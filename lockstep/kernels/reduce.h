@@ -14,19 +14,31 @@ namespace lockstep {
 // From this many bytes per destination on, stores that bypass the cache pay.
 inline constexpr std::size_t kStreamBytesMin = 16 * 1024;
 
-// For every element i: value = sources[0][i] ∘ sources[1][i] ∘ … in that order, then every
-// destination[i] = value.
+// A contribution: a value of the type that is reduced, or an unfinished sum (`partial`) of its
+// accumulation type. `level`: it stands for an aligned block of 2^level ranks.
+struct Source {
+  const std::byte* data = nullptr;
+  bool partial = false;
+  std::uint8_t level = 0;
+};
+
+// For every element i: value = the sources' elements merged, then every destination[i] = value.
+//  - Sources are merged from left to right like a binary counter: neighbours of one level first,
+//  the
+//    rest from the right (plan/order.h). Four values: (a ∘ b) ∘ (c ∘ d).
 //  - mean divides the sum by `mean_of`, once, after the last addition; integers truncate, and sums
-//  of
-//    integers wrap in their own type.
+//    of integers wrap in their own type.
 //  - f16 and bf16 are accumulated in f32 and rounded once, to nearest even.
-//  - min and max: NaN wins, whoever holds it. bool: sum is or, product is and; mean is refused
-//  above.
-// A destination may be one of the sources (then exactly, not shifted). The first destination is
-// written through the cache; the others bypass it when the piece is large, and are fenced before
-// return.
-void reduce(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
+//  - min and max: NaN wins, whoever holds it. bool: sum and bor are or, product and band are and.
+// The reduction must be defined for the type (is_defined). A destination may be one of the sources
+// (then exactly, not shifted). The first destination is written through the cache; the others
+// bypass it when the piece is large, and are fenced before return.
+void reduce(std::span<std::byte* const> destinations, std::span<const Source> sources,
             std::int64_t count, DType dtype, Reduce op, int mean_of);
+
+// The same, not finished: the sum as it is, in the accumulation type.
+void reduce_partial(std::byte* destination, std::span<const Source> sources, std::int64_t count,
+                    DType dtype, Reduce op);
 
 // Copies bytes; bypasses the cache on large pieces when `stream` is set, fenced before return.
 void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool stream);

@@ -1,24 +1,24 @@
-// all_gather over messages: everybody sends its input to everybody.
+// all_gather over messages: every rank sends its part to every other.
 //
-// Restrictions: none.
-// Cost per rank: sends and receives n(N-1), the least possible; latency of one message.
+// Restrictions: none. Cost per rank: N-1 messages, all at once; sends n(N-1), receives the rest,
+// the least possible; latency of one message.
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 
 namespace lockstep {
 
 Plan all_gather_direct(const Shape& shape) {
-  PlanBuilder plan("direct", Needs::messages, shape);
-  const Range input{0, shape.count};
-  const auto place = [&](int rank) { return plan.data({rank * shape.count, shape.count}); };
+  PlanBuilder plan("direct", {.messages = true}, shape);
+  const Parts parts(shape.ranks, shape.count, shape.counts);
+  const Range own{0, parts[shape.rank].count};
   for (int d = 1; d < shape.ranks; ++d) {
     const int to = (shape.rank + d) % shape.ranks;
     const int from = (shape.rank - d + shape.ranks) % shape.ranks;
-    plan.receive(from, place(from));
-    plan.send(to, plan.input(input));
+    plan.receive(from, plan.data(parts[from]));
+    plan.send(to, plan.input(own));
   }
-  plan.copy(place(shape.rank), plan.input(input));
-  plan.wait(plan.receives());
+  plan.copy(plan.data(parts[shape.rank]), plan.input(own));
+  plan.wait_all();
   return plan.take();
 }
 

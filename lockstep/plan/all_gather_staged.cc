@@ -1,25 +1,38 @@
-// all_gather through shared scratch.
+// all_gather through shared scratch, for memory that only its own rank maps.
 //
-// Restrictions: scratch of 2 chunks is mapped by all ranks.
-// Cost per rank: one copy in of n, copies out of N·n; one barrier per chunk.
+// Restrictions: one host; scratch of 2 chunks is mapped by all ranks.
+// Cost per rank: one copy in, N copies out; one barrier per chunk.
+// Two halves of scratch take turns, so a chunk is read while the next one is written.
+#include <algorithm>
+
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 
 namespace lockstep {
 
 Plan all_gather_staged(const Shape& shape) {
-  PlanBuilder plan("staged", Needs::shared_scratch, shape);
+  PlanBuilder plan("staged", {.shared_scratch = true}, shape);
   plan.scratch_count(2 * shape.chunk_count);
-  const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
+  const Parts parts(shape.ranks, shape.count, shape.counts);
+  std::int64_t longest = 0;
+  for (int rank = 0; rank < shape.ranks; ++rank) longest = std::max(longest, parts[rank].count);
+  const std::int64_t chunks = chunks_in(longest, shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const Range range = chunk_of({0, shape.count}, shape.chunk_count, chunk);
-    const Range half{(chunk % 2) * shape.chunk_count, range.count};
-    plan.copy(plan.scratch(half), plan.input(range));
+    // A shorter part has fewer chunks; its others are empty.
+    const auto piece = [&](int rank) {
+      const std::int64_t begin = std::min(chunk * shape.chunk_count, parts[rank].count);
+      return Range{begin, std::min(shape.chunk_count, parts[rank].count - begin)};
+    };
+    const auto half = [&](int rank) {
+      return Range{(chunk % 2) * shape.chunk_count, piece(rank).count};
+    };
+    plan.copy(plan.scratch(half(shape.rank)), plan.input(piece(shape.rank)));
     plan.barrier();
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      const Range out{rank * shape.count + range.begin, range.count};
-      plan.copy(plan.data(out), rank == shape.rank ? plan.input(range) : plan.scratch(rank, half));
+      const Range out{parts[rank].begin + piece(rank).begin, piece(rank).count};
+      plan.copy(plan.data(out),
+                rank == shape.rank ? plan.input(piece(rank)) : plan.scratch(rank, half(rank)));
     }
   }
   plan.barrier();

@@ -1,7 +1,7 @@
 // all_reduce over messages: every rank sends slice r of each chunk to rank r, which reduces it and
 // sends the result back to everybody.
 //
-// Restrictions: none. Order: by rank.
+// Restrictions: none. Order: canonical.
 // Cost per rank, N ranks, n bytes: sends and receives 2n(N-1)/N, the least possible; 2(N-1)
 // messages per chunk; latency of two messages. Scratch: two chunks. The next chunk's contributions
 // are on their way while this one is reduced.
@@ -11,7 +11,7 @@
 namespace lockstep {
 
 Plan all_reduce_direct(const Shape& shape) {
-  PlanBuilder plan("direct", Needs::messages, shape);
+  PlanBuilder plan("direct", {.messages = true}, shape);
   const Range whole{0, shape.count};
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
   const auto slice = [&](std::int64_t chunk, int rank) {
@@ -43,13 +43,13 @@ Plan all_reduce_direct(const Shape& shape) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
       sources.push_back(rank == shape.rank ? plan.data(slice(chunk, rank)) : slot(chunk, rank));
     }
-    plan.reduce({plan.data(slice(chunk, shape.rank))}, std::move(sources));
+    plan.reduce({plan.data(slice(chunk, shape.rank))}, sources);
     for (int d = 1; d < shape.ranks; ++d) {
       plan.receive(peer_at(d), plan.data(slice(chunk, peer_at(d))));
       plan.send(peer_at(d), plan.data(slice(chunk, shape.rank)));
     }
   }
-  plan.wait(plan.receives());
+  plan.wait_all();
   return plan.take();
 }
 

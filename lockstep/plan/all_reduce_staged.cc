@@ -1,6 +1,6 @@
 // all_reduce of memory that only its own rank maps, through shared scratch.
 //
-// Restrictions: scratch of 2 chunks is mapped by all ranks. Order: by rank.
+// Restrictions: scratch of 2 chunks is mapped by all ranks. Order: canonical.
 // Cost per rank: one copy in, one reduction of n/N, one copy out; two barriers per chunk.
 // Chunks alternate between two halves of the scratch. A half is written again two chunks later; the
 // barriers of the chunk between them keep a fast rank from overwriting what a slow one still reads.
@@ -10,7 +10,7 @@
 namespace lockstep {
 
 Plan all_reduce_staged(const Shape& shape) {
-  PlanBuilder plan("staged", Needs::shared_scratch, shape);
+  PlanBuilder plan("staged", {.shared_scratch = true}, shape);
   plan.scratch_count(2 * shape.chunk_count);
   const Range whole{0, shape.count};
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
@@ -36,7 +36,7 @@ Plan all_reduce_staged(const Shape& shape) {
       sources.push_back(plan.scratch(rank, half(chunk, slice(shape.rank))));
     }
     plan.reduce({plan.data(slice(shape.rank)), plan.scratch(half(chunk, slice(shape.rank)))},
-                std::move(sources));
+                sources);
     if (chunk + 1 < chunks) copy_in(chunk + 1);
     plan.barrier();
     for (int rank = 0; rank < shape.ranks; ++rank) {

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 Plan broadcast_staged(const Shape& shape) {
-  PlanBuilder plan("staged", Needs::shared_scratch, shape);
+  PlanBuilder plan("staged", {.shared_scratch = true}, shape);
   plan.scratch_count(2 * shape.chunk_count);
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
   if (chunks == 0) plan.barrier();

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 Plan broadcast_tree(const Shape& shape) {
-  PlanBuilder plan("tree", Needs::messages, shape);
+  PlanBuilder plan("tree", {.messages = true}, shape);
   const int relative = (shape.rank - shape.root + shape.ranks) % shape.ranks;
   const auto absolute = [&](int r) { return (r + shape.root) % shape.ranks; };
   int parent = -1;

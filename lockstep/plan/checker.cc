@@ -6,16 +6,30 @@
 #include <deque>
 #include <unordered_map>
 
+#include "lockstep/plan/hosts.h"
+#include "lockstep/plan/order.h"
+
 namespace lockstep {
 
 namespace {
 
-constexpr int kRounds = 2;
-constexpr std::int64_t kUndefined = -1;
+// A symbol stands for a value: equal symbols, equal values, but for a chance of 2^-64.
+using Symbol = std::uint64_t;
+constexpr Symbol kUndefined = 0;
 
-// A message between its send step and its receive.
+Symbol mix(Symbol x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+Symbol finished(Symbol sum) {
+  return mix(sum ^ 0x5bd1e995f1a15ed);
+}
+
 struct Message {
-  std::vector<std::int64_t> values;
+  std::vector<Symbol> values;
+  bool partial = false;
   std::vector<int> clock;  // what the sender knew of everybody when it sent
   std::size_t pending_send = 0;
 };
@@ -25,6 +39,7 @@ struct PendingSend {
   Location source;
   int peer = 0;
   int received_at = 0;  // the peer's own clock when it had the message; 0: not yet
+  bool flushed = false;
 };
 
 struct PendingReceive {
@@ -41,12 +56,12 @@ struct Touch {
 };
 
 struct Cells {
-  std::vector<std::int64_t> values;
+  std::vector<Symbol> values;
   std::vector<Touch> touches;
 };
 
 struct RankState {
-  Cells spaces[3];
+  Cells spaces[kSpaceCount];
   int round = 0;
   std::size_t step = 0;
   int epoch = 0;  // barriers passed
@@ -54,6 +69,7 @@ struct RankState {
   std::int64_t landed = 0;  // receives of this round that a wait has covered
   std::deque<PendingReceive> receives;
   std::vector<PendingSend> sends;
+  std::size_t sends_before = 0;  // of the rounds before this one
   std::vector<int> clock;
 };
 
@@ -64,15 +80,28 @@ bool overlaps(const Location& a, const Location& b) {
 
 class Checker {
  public:
-  Checker(const std::vector<Plan>& plans, const Shape& shape) : plans_(plans), shape_(shape) {
+  // `eager`: a send leaves at once; else when its peer takes it. Both happen, so both are proved.
+  Checker(const std::vector<Plan>& plans, const std::vector<Shape>& shapes, Order order, bool eager)
+      : plans_(plans),
+        shapes_(shapes),
+        order_(order),
+        eager_(eager),
+        hosts_(shapes[0]),
+        full_(static_cast<int>(plans.size()) <= kFullProofRanksMax),
+        rounds_(full_ ? 2 : 1),
+        longest_(longest_part(shapes)) {
     ranks_.resize(plans.size());
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      resize(ranks_[r].spaces[static_cast<int>(Space::data)], data_count());
-      resize(ranks_[r].spaces[static_cast<int>(Space::input)], input_count());
-      resize(ranks_[r].spaces[static_cast<int>(Space::scratch)], plans[r].scratch_count);
-      ranks_[r].clock.assign(plans.size(), 0);
+    for (int r = 0; r < size(); ++r) {
+      RankState& rank = ranks_[r];
+      resize(rank.spaces[static_cast<int>(Space::data)], data_count(shapes[r]));
+      resize(rank.spaces[static_cast<int>(Space::input)], input_count(shapes[r]));
+      resize(rank.spaces[static_cast<int>(Space::scratch)], plans[r].scratch_count);
+      resize(rank.spaces[static_cast<int>(Space::partial)], plans[r].partial_count);
+      rank.clock.assign(full_ ? plans.size() : 1, 0);
+      const bool all_to_all = operation() == Operation::all_to_all;
+      if (r == 0 || all_to_all) outgoing_.emplace_back(size(), shapes[r].count, shapes[r].counts);
+      if (all_to_all) incoming_.emplace_back(size(), shapes[r].count, shapes[r].receive_counts);
     }
-    messages_.resize(plans.size() * plans.size());
   }
 
   std::optional<std::string> run() {
@@ -83,7 +112,9 @@ class Checker {
       for (int r = 0; r < size() && !problem_; ++r) {
         while (!problem_ && advance(r)) moved = true;
       }
-      if (pass_barrier()) moved = true;
+      for (int host = 0; host < hosts_.count() && !problem_; ++host) {
+        if (pass_barrier(host)) moved = true;
+      }
     }
     if (!problem_) check_ends();
     return problem_;
@@ -91,12 +122,13 @@ class Checker {
 
  private:
   int size() const { return static_cast<int>(plans_.size()); }
-  std::int64_t data_count() const {
-    if (shape_.operation == Operation::barrier) return 0;
-    return shape_.operation == Operation::all_gather ? shape_.count * size() : shape_.count;
-  }
-  std::int64_t input_count() const {
-    return shape_.operation == Operation::all_gather ? shape_.count : 0;
+  Operation operation() const { return shapes_[0].operation; }
+  static std::int64_t longest_part(const std::vector<Shape>& shapes) {
+    std::int64_t longest = 0;
+    for (const Shape& shape : shapes) {
+      longest = std::max({longest, data_count(shape), input_count(shape)});
+    }
+    return longest + 1;
   }
   static void resize(Cells& cells, std::int64_t count) {
     cells.values.assign(static_cast<std::size_t>(count), kUndefined);
@@ -111,36 +143,63 @@ class Checker {
                            fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Symbols. A leaf is an element of a rank's input in a round; pairs and finished values are
-  // interned.
-  std::int64_t leaf(int round, int rank, std::int64_t element) const {
-    return (round * size() + rank) * (shape_.count + 1) + element;
+  // The element of a rank's contribution in a round.
+  Symbol leaf(int round, int rank, std::int64_t element) const {
+    return mix(static_cast<Symbol>((round * size() + rank) * longest_ + element));
   }
-  std::int64_t intern(std::int64_t a, std::int64_t b) {
-    const auto key = static_cast<std::uint64_t>(a) << 32 | static_cast<std::uint32_t>(b);
-    const auto next = std::int64_t{1} << 30 | static_cast<std::int64_t>(symbols_.size());
-    return symbols_.try_emplace(key, next).first->second;
+  Symbol merged(Symbol left, Symbol right) const {
+    return order_ == Order::any ? left + right : mix(mix(left) + 3 * right);
   }
-  std::int64_t reduced(const std::vector<std::int64_t>& values) {
-    std::int64_t result = values[0];
-    for (std::size_t i = 1; i < values.size(); ++i) result = intern(result, values[i]);
-    return intern(result, 0x7fffffff);
+  Symbol sum_of_all(int round, std::int64_t element) const {
+    std::vector<Symbol> column;
+    for (int r = 0; r < size(); ++r) column.push_back(leaf(round, r, element));
+    return sum(column, {});
   }
-  std::int64_t expected(int round, std::int64_t element) {
-    switch (shape_.operation) {
-      case Operation::all_reduce: {
-        std::vector<std::int64_t> column;
-        for (int r = 0; r < size(); ++r) column.push_back(leaf(round, r, element));
-        return reduced(column);
-      }
+  // `levels` empty: all are single ranks.
+  Symbol sum(std::vector<Symbol>& values, const std::vector<std::uint8_t>& levels) const {
+    Merger merger([&](std::size_t a, std::size_t b) { values[a] = merged(values[a], values[b]); });
+    for (std::size_t i = 0; i < values.size(); ++i) merger.push(i, levels.empty() ? 0 : levels[i]);
+    return values[merger.finish()];
+  }
+
+  // What data must hold at the end; kUndefined: it does not matter.
+  Symbol expected(int r, int round, std::int64_t element) const {
+    const Shape& shape = shapes_[r];
+    switch (operation()) {
+      case Operation::all_reduce:
+        return finished(sum_of_all(round, element));
+      case Operation::reduce:
+        return r == shape.root ? finished(sum_of_all(round, element)) : leaf(round, r, element);
       case Operation::broadcast:
-        return leaf(round, shape_.root, element);
+        return leaf(round, shape.root, element);
+      case Operation::reduce_scatter:
+        return finished(sum_of_all(round, outgoing_[0][r].begin + element));
+      case Operation::scatter:
+        return leaf(round, shape.root, outgoing_[0][r].begin + element);
       case Operation::all_gather:
-        return leaf(round, static_cast<int>(element / shape_.count), element % shape_.count);
+      case Operation::gather: {
+        const auto [from, offset] = find_part(outgoing_[0], element);
+        return leaf(round, from, offset);
+      }
+      case Operation::all_to_all: {
+        const auto [from, offset] = find_part(incoming_[r], element);
+        return leaf(round, from, outgoing_[from][r].begin + offset);
+      }
+      case Operation::send:
+        return leaf(round, shape.root, element);
       case Operation::barrier:
         break;
     }
     return kUndefined;
+  }
+  static std::pair<int, std::int64_t> find_part(const Parts& parts, std::int64_t element) {
+    int rank = 0;
+    while (element >= parts[rank].end()) ++rank;
+    return {rank, element - parts[rank].begin};
+  }
+  bool contributes_data() const {
+    return operation() == Operation::all_reduce || operation() == Operation::reduce ||
+           operation() == Operation::broadcast;
   }
 
   // The user writes new contents before each operation.
@@ -148,39 +207,55 @@ class Checker {
     RankState& rank = ranks_[r];
     rank.step = 0;
     rank.landed = 0;
-    const bool gather = shape_.operation == Operation::all_gather;
-    for (std::int64_t i = 0; i < data_count(); ++i) {
-      write(r, {r, Space::data, {i, 1}}, {gather ? kUndefined : leaf(rank.round, r, i)});
+    rank.sends_before = rank.sends.size();
+    for (const Space space : {Space::data, Space::input}) {
+      const bool filled = space == Space::input || contributes_data();
+      const auto count =
+          static_cast<std::int64_t>(rank.spaces[static_cast<int>(space)].values.size());
+      std::vector<Symbol> values;
+      for (std::int64_t i = 0; i < count; ++i) {
+        values.push_back(filled ? leaf(rank.round, r, i) : kUndefined);
+      }
+      write(r, {r, space, 0, {0, count}}, values);
     }
-    for (std::int64_t i = 0; i < input_count(); ++i) {
-      write(r, {r, Space::input, {i, 1}}, {leaf(rank.round, r, i)});
-    }
-    ++rank.clock[r];
+    tick(r);
   }
 
   void end_round(int r) {
     RankState& rank = ranks_[r];
     if (!rank.receives.empty()) blame(r, "{} receives were never waited for", rank.receives.size());
-    for (std::int64_t i = 0; i < data_count() && !problem_; ++i) {
-      if (rank.spaces[0].values[i] != expected(rank.round, i)) {
+    const auto& data = rank.spaces[static_cast<int>(Space::data)].values;
+    for (std::size_t i = 0; i < data.size() && !problem_; ++i) {
+      if (data[i] != expected(r, rank.round, static_cast<std::int64_t>(i))) {
         blame(r, "element {} of the result is not what it should be", i);
       }
     }
-    if (shape_.operation == Operation::barrier) {
+    if (operation() == Operation::barrier && full_) {
       for (int peer = 0; peer < size(); ++peer) {
         if (rank.clock[peer] < clock_at_start(peer, rank.round)) {
           blame(r, "the barrier ended before rank {} began it", peer);
         }
       }
     }
-    rank.sends.clear();  // the engine ends a plan when its sends have left
     ++rank.round;
-    if (rank.round < kRounds) start_round(r);
+    if (rank.round < rounds_) start_round(r);
+  }
+  // The engine ends a plan when its sends have left.
+  bool sends_left(int r) { return leave(r, ranks_[r].sends.size()); }
+  bool leave(int r, std::size_t sends) {
+    auto& all = ranks_[r].sends;
+    for (std::size_t i = 0; i < sends && !eager_; ++i) {
+      if (all[i].received_at == 0) return false;
+    }
+    for (std::size_t i = 0; i < sends; ++i) all[i].flushed = true;
+    return true;
   }
   // A rank's own clock ticks once at each start and once per step.
   int clock_at_start(int r, int round) const {
     return 1 + round * (1 + static_cast<int>(plans_[r].steps.size()));
   }
+  int& clock_of(int r) { return ranks_[r].clock[full_ ? r : 0]; }
+  void tick(int r) { ++clock_of(r); }
 
   bool inside(int r, const Location& at) {
     const bool known = at.rank >= 0 && at.rank < size();
@@ -193,19 +268,23 @@ class Checker {
     return false;
   }
 
-  bool may_touch(int r, const Location& at) {
+  bool may_touch(int r, const Location& at, bool writes) {
     if (at.rank == r) return true;
-    const Needs needs = plans_[r].needs;
-    const bool shared = (at.space == Space::data && needs == Needs::shared_data) ||
-                        (at.space == Space::scratch && needs != Needs::messages);
+    const Needs& needs = plans_[r].needs;
+    const bool shared = hosts_.of(at.rank) == hosts_.of(r) &&
+                        ((at.space == Space::data && needs.shared_data) ||
+                         (at.space == Space::input && needs.shared_input && !writes) ||
+                         (at.space == Space::scratch && needs.shared_scratch));
     if (!shared) blame(r, "touches memory of rank {}, which is not shared", at.rank);
     return shared;
   }
 
-  std::vector<std::int64_t> read(int r, const Location& at) {
-    if (!inside(r, at) || !may_touch(r, at)) return {};
-    for (const PendingReceive& receive : ranks_[r].receives) {
-      if (overlaps(receive.destination, at)) blame(r, "reads what is still being received");
+  std::vector<Symbol> read(int r, const Location& at) {
+    if (!inside(r, at) || !may_touch(r, at, false)) return {};
+    if (full_) {
+      for (const PendingReceive& receive : ranks_[r].receives) {
+        if (overlaps(receive.destination, at)) blame(r, "reads what is still being received");
+      }
     }
     Cells& cells = ranks_[at.rank].spaces[static_cast<int>(at.space)];
     const int epoch = ranks_[r].epoch;
@@ -222,20 +301,23 @@ class Checker {
     return {cells.values.begin() + at.range.begin, cells.values.begin() + at.range.end()};
   }
 
-  void write(int r, const Location& at, const std::vector<std::int64_t>& values) {
-    if (!inside(r, at) || !may_touch(r, at)) return;
+  void write(int r, const Location& at, const std::vector<Symbol>& values) {
+    if (!inside(r, at) || !may_touch(r, at, true)) return;
     RankState& rank = ranks_[r];
-    for (const PendingReceive& receive : rank.receives) {
-      if (overlaps(receive.destination, at)) blame(r, "writes where a message will land");
-    }
-    for (const PendingSend& send : rank.sends) {
-      const bool received = send.received_at > 0 && rank.clock[send.peer] >= send.received_at;
-      if (overlaps(send.source, at) && !received) blame(r, "overwrites what is still being sent");
+    if (full_) {
+      for (const PendingReceive& receive : rank.receives) {
+        if (overlaps(receive.destination, at)) blame(r, "writes where a message will land");
+      }
+      for (const PendingSend& send : rank.sends) {
+        const bool left =
+            send.flushed || (send.received_at > 0 && rank.clock[send.peer] >= send.received_at);
+        if (overlaps(send.source, at) && !left) blame(r, "overwrites what is still being sent");
+      }
     }
     store(r, at, values);
   }
 
-  void store(int r, const Location& at, const std::vector<std::int64_t>& values) {
+  void store(int r, const Location& at, const std::vector<Symbol>& values) {
     Cells& cells = ranks_[at.rank].spaces[static_cast<int>(at.space)];
     const int epoch = ranks_[r].epoch;
     for (std::int64_t i = 0; i < at.range.count; ++i) {
@@ -255,15 +337,16 @@ class Checker {
   // One step of rank r; false when it cannot move.
   bool advance(int r) {
     RankState& rank = ranks_[r];
-    if (rank.round == kRounds) return false;
+    if (rank.round == rounds_) return false;
     if (rank.step == plans_[r].steps.size()) {
+      if (!sends_left(r)) return false;
       end_round(r);
       return true;
     }
     const Step& step = plans_[r].steps[rank.step];
     switch (step.kind) {
       case StepKind::copy:
-        write(r, step.destinations[0], read(r, step.sources[0]));
+        copy(r, plans_[r].destinations(step)[0], plans_[r].sources(step)[0]);
         break;
       case StepKind::reduce:
         reduce(r, step);
@@ -275,50 +358,78 @@ class Checker {
         send(r, step);
         break;
       case StepKind::receive:
-        if (inside(r, step.destinations[0]) && may_touch(r, step.destinations[0])) {
-          rank.receives.push_back({step.peer, step.destinations[0]});
-        }
+        receive(r, step);
         break;
       case StepKind::wait:
-        if (!wait(r, step.receives)) return false;
+        if (!wait(r, step.messages)) return false;
+        break;
+      case StepKind::flush:
+        if (!flush(r, step.messages)) return false;
         break;
     }
     ++rank.step;
-    ++rank.clock[r];
+    tick(r);
     return true;
   }
 
+  static bool is_partial(const Location& at) { return at.space == Space::partial; }
+
+  void copy(int r, const Location& destination, const Location& source) {
+    if (is_partial(destination) != is_partial(source)) {
+      return blame(r, "takes an unfinished sum for a value");
+    }
+    if (destination.range.count != source.range.count) return blame(r, "copies another length");
+    write(r, destination, read(r, source));
+  }
+
   void reduce(int r, const Step& step) {
-    std::vector<std::vector<std::int64_t>> sources;
-    for (const Location& source : step.sources) sources.push_back(read(r, source));
+    std::vector<std::vector<Symbol>> sources;
+    std::vector<std::uint8_t> levels;
+    for (const Location& source : plans_[r].sources(step)) {
+      sources.push_back(read(r, source));
+      levels.push_back(source.level);
+    }
     if (problem_) return;
     const std::size_t count = sources[0].size();
-    std::vector<std::int64_t> results;
+    std::vector<Symbol> sums;
     for (std::size_t i = 0; i < count; ++i) {
-      std::vector<std::int64_t> column;
+      std::vector<Symbol> column;
       for (const auto& source : sources) {
         if (source.size() != count) return blame(r, "reduces sources of different lengths");
         column.push_back(source[i]);
       }
-      results.push_back(reduced(column));
+      sums.push_back(sum(column, levels));
     }
-    for (const Location& destination : step.destinations) {
+    std::vector<Symbol> results;
+    for (const Symbol value : sums) results.push_back(finished(value));
+    for (const Location& destination : plans_[r].destinations(step)) {
       if (destination.range.count != static_cast<std::int64_t>(count)) {
         return blame(r, "reduces into a destination of another length");
       }
-      write(r, destination, results);
+      write(r, destination, is_partial(destination) ? sums : results);
     }
   }
 
-  std::deque<Message>& channel(int from, int to) { return messages_[from * size() + to]; }
+  // Messages that are there for `to` from `from`.
+  std::deque<Message>& channel(int from, int to) {
+    return messages_[static_cast<std::int64_t>(from) * size() + to];
+  }
 
   void send(int r, const Step& step) {
+    const Location& source = plans_[r].sources(step)[0];
     Message message;
-    message.values = read(r, step.sources[0]);
+    message.values = read(r, source);
+    message.partial = is_partial(source);
     message.clock = ranks_[r].clock;
     message.pending_send = ranks_[r].sends.size();
-    ranks_[r].sends.push_back({step.sources[0], step.peer, 0});
+    ranks_[r].sends.push_back({source, step.peer, 0, false});
     channel(r, step.peer).push_back(std::move(message));
+  }
+
+  void receive(int r, const Step& step) {
+    const Location& destination = plans_[r].destinations(step)[0];
+    if (!inside(r, destination) || !may_touch(r, destination, true)) return;
+    ranks_[r].receives.push_back({step.peer, destination});
   }
 
   bool wait(int r, std::int64_t receives) {
@@ -341,81 +452,112 @@ class Checker {
     return true;
   }
 
+  bool flush(int r, std::int64_t sends) {
+    const std::size_t due = ranks_[r].sends_before + static_cast<std::size_t>(sends);
+    if (due <= ranks_[r].sends.size()) return leave(r, due);
+    blame(r, "flushes more sends than it made");
+    return false;
+  }
+
   void land(int r, const PendingReceive& receive) {
     RankState& rank = ranks_[r];
     Message message = std::move(channel(receive.peer, r).front());
     channel(receive.peer, r).pop_front();
+    if (message.partial != is_partial(receive.destination)) {
+      return blame(r, "takes an unfinished sum for a value");
+    }
     if (static_cast<std::int64_t>(message.values.size()) != receive.destination.range.count) {
       return blame(r, "expects {} elements from rank {}, which sends {}",
                    receive.destination.range.count, receive.peer, message.values.size());
     }
     for (const PendingSend& send : rank.sends) {
-      const bool received = send.received_at > 0 && message.clock[send.peer] >= send.received_at;
-      if (overlaps(send.source, receive.destination) && !received) {
+      const bool left = !full_ || send.flushed ||
+                        (send.received_at > 0 && message.clock[send.peer] >= send.received_at);
+      if (overlaps(send.source, receive.destination) && !left) {
         blame(r, "a message lands on what is still being sent");
       }
     }
     store(r, receive.destination, message.values);
-    auto& sends = ranks_[receive.peer].sends;
-    if (message.pending_send < sends.size()) {
-      sends[message.pending_send].received_at = rank.clock[r] + 1;
-    }
+    ranks_[receive.peer].sends[message.pending_send].received_at = clock_of(r) + 1;
+    if (!full_) return;
     for (int i = 0; i < size(); ++i) rank.clock[i] = std::max(rank.clock[i], message.clock[i]);
   }
 
-  bool pass_barrier() {
-    for (const RankState& rank : ranks_) {
-      if (!rank.at_barrier) return false;
+  bool pass_barrier(int host) {
+    const std::vector<int>& members = hosts_.members(host);
+    for (const int r : members) {
+      if (!ranks_[r].at_barrier) return false;
     }
-    std::vector<int> merged(ranks_.size(), 0);
-    for (const RankState& rank : ranks_) {
-      for (int i = 0; i < size(); ++i) merged[i] = std::max(merged[i], rank.clock[i]);
+    std::vector<int> known(ranks_[members[0]].clock.size(), 0);
+    for (const int r : members) {
+      for (std::size_t i = 0; i < known.size() && full_; ++i) {
+        known[i] = std::max(known[i], ranks_[r].clock[i]);
+      }
     }
-    for (int r = 0; r < size(); ++r) {
-      ranks_[r].clock = merged;
+    for (const int r : members) {
+      if (full_) ranks_[r].clock = known;
       ranks_[r].at_barrier = false;
       ++ranks_[r].epoch;
       ++ranks_[r].step;
-      ++ranks_[r].clock[r];
+      tick(r);
     }
     return true;
   }
 
   void check_ends() {
     for (int r = 0; r < size(); ++r) {
-      if (ranks_[r].round == kRounds) continue;
+      if (ranks_[r].round == rounds_) continue;
+      if (ranks_[r].step == plans_[r].steps.size()) {
+        blame(r, "its peers do not ask for all that it sends");
+        continue;
+      }
       const Step& step = plans_[r].steps[ranks_[r].step];
       blame(r, "waits for ever at '{}'", to_string(step.kind));
     }
-    for (int from = 0; from < size(); ++from) {
-      for (int to = 0; to < size(); ++to) {
-        if (!channel(from, to).empty()) blame(from, "sent rank {} more than it asks for", to);
+    for (const auto& [ends, messages] : messages_) {
+      if (!messages.empty()) {
+        blame(static_cast<int>(ends / size()), "sent rank {} more than it asks for", ends % size());
       }
     }
   }
 
   const std::vector<Plan>& plans_;
-  const Shape& shape_;
+  const std::vector<Shape>& shapes_;
+  const Order order_;
+  const bool eager_;
+  const Hosts hosts_;
+  const bool full_;
+  const int rounds_;
+  const std::int64_t longest_;
+  std::vector<Parts> outgoing_;  // all_to_all: by rank; else one for all
+  std::vector<Parts> incoming_;  // all_to_all: by rank
   std::vector<RankState> ranks_;
-  std::vector<std::deque<Message>> messages_;
-  std::unordered_map<std::uint64_t, std::int64_t> symbols_;
+  std::unordered_map<std::int64_t, std::deque<Message>> messages_;
   std::optional<std::string> problem_;
 };
 
 }  // namespace
 
-std::optional<std::string> check_plans(const std::vector<Plan>& plans, const Shape& shape) {
-  return Checker(plans, shape).run();
+std::vector<Shape> shapes_of(const Shape& shape) {
+  std::vector<Shape> shapes(static_cast<std::size_t>(shape.ranks), shape);
+  for (int rank = 0; rank < shape.ranks; ++rank) shapes[static_cast<std::size_t>(rank)].rank = rank;
+  return shapes;
+}
+
+std::optional<std::string> check_plans(const std::vector<Plan>& plans,
+                                       const std::vector<Shape>& shapes, Order order) {
+  for (const bool eager : {true, false}) {
+    if (auto problem = Checker(plans, shapes, order, eager).run()) return problem;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> check_plan(const Algorithm& algorithm, const Shape& shape) {
+  const std::vector<Shape> shapes = shapes_of(shape);
   std::vector<Plan> plans;
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Shape of_rank = shape;
-    of_rank.rank = rank;
-    plans.push_back(algorithm.make(of_rank));
-  }
-  return check_plans(plans, shape);
+  plans.reserve(shapes.size());
+  for (const Shape& of_rank : shapes) plans.push_back(algorithm.make(of_rank));
+  return check_plans(plans, shapes, algorithm.order);
 }
 
 }  // namespace lockstep

@@ -2,30 +2,40 @@
 //
 // Checked, for two operations in a row on the same scratch (so that what one leaves behind cannot
 // harm the next):
-//  - every output element is the reduction of that element of every rank, exactly once, in rank
-//  order
-//    (broadcast: root's element; all_gather: the owner's);
-//  - every access stays inside its buffer, scratch within scratch_count;
+//  - every output element is what the operation says: for reductions, each rank's contribution
+//    exactly once, in the canonical order (any order, if the algorithm says so), finished once;
+//  - every access stays inside its buffer, and scratch and partials within what the plan asks for;
+//  - values and unfinished sums are never taken for each other;
 //  - nothing is read before it is there, written while a peer may still read it, or read and
-//  written
-//    by two ranks between the same two barriers; the user may change the data when the plan ends;
-//  - every send has its receive, of the same length, and no rank waits for ever;
+//    written by two ranks of a host between the same two barriers; the user may change the data
+//    when the plan ends;
+//  - every send has its receive, of the same length, and no rank waits for ever, even if a send
+//    only leaves when its peer takes it;
 //  - a barrier ends nowhere before it began everywhere.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/plan/plan.h"
 
 namespace lockstep {
 
+// Above so many ranks the proof leaves out what needs a clock per rank: overwriting of what is
+// still under way. One operation is run instead of two.
+inline constexpr int kFullProofRanksMax = 256;
+
 // The first thing that is wrong with `algorithm` for `shape` (whose rank is ignored); empty:
-// proved. Time and memory grow with ranks × (ranks + count).
+// proved. Time and memory grow with ranks × (ranks + count), and with the messages.
 std::optional<std::string> check_plan(const Algorithm& algorithm, const Shape& shape);
 
-// The same for given plans, one per rank.
-std::optional<std::string> check_plans(const std::vector<Plan>& plans, const Shape& shape);
+// The same for given plans and shapes, one per rank.
+std::optional<std::string> check_plans(const std::vector<Plan>& plans,
+                                       const std::vector<Shape>& shapes, Order order);
+
+// `shape` for every rank.
+std::vector<Shape> shapes_of(const Shape& shape);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/plan/algorithms.h"
+#include "lockstep/plan/order.h"
 
 namespace lockstep {
 namespace {
@@ -12,25 +13,78 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string describe(const Algorithm& algorithm, const Shape& shape) {
-  return fmt::format("{} {}: {} ranks, root {}, {} elements, aligned {}, chunks of {}",
-                     to_string(algorithm.operation), algorithm.name, shape.ranks, shape.root,
-                     shape.count, shape.align_count, shape.chunk_count);
+  return fmt::format(
+      "{} {}: {} ranks on hosts [{}], root {}, {} elements, aligned {}, chunks of {}",
+      to_string(algorithm.operation), algorithm.name, shape.ranks, fmt::join(shape.hosts, " "),
+      shape.root, shape.count, shape.align_count, shape.chunk_count);
 }
 
-void prove(const Algorithm& algorithm, const Shape& shape) {
+void prove(const Algorithm& algorithm, Shape shape) {
+  if (algorithm.operation == Operation::send) return;  // two ranks: Checker.ProvesSend
+  if (algorithm.accepts != nullptr && !algorithm.accepts(shape)) return;
   const auto problem = check_plan(algorithm, shape);
-  EXPECT_FALSE(problem.has_value()) << describe(algorithm, shape) << ": " << *problem;
+  ASSERT_FALSE(problem.has_value()) << describe(algorithm, shape) << ": " << *problem;
+}
+
+bool has_root(Operation operation) {
+  return operation == Operation::broadcast || operation == Operation::reduce ||
+         operation == Operation::gather || operation == Operation::scatter;
+}
+
+// Where ranks may be: on one host if the plan sends no messages; else also apart, in blocks, in
+// turns, and in blocks of uneven sizes.
+std::vector<std::vector<int>> places(const Algorithm& algorithm, int ranks) {
+  const bool shares = algorithm.needs.shared_data || algorithm.needs.shared_scratch;
+  if (!algorithm.needs.messages || !shares) return {{}};
+  std::vector<std::vector<int>> places(4);
+  for (int rank = 0; rank < ranks; ++rank) {
+    places[0].push_back(rank / 2);
+    places[1].push_back(rank % 2);
+    places[2].push_back(rank / 3);
+    places[3].push_back(rank < 3 ? 0 : rank);
+  }
+  return places;
+}
+
+bool contributes(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce ||
+         operation == Operation::broadcast;
+}
+
+// Rank r sends (r + 2·to) % 4 elements to `to`.
+void prove_uneven_all_to_all(const Algorithm& algorithm, int ranks) {
+  const auto size = static_cast<std::size_t>(ranks);
+  std::vector<std::vector<std::int64_t>> sent(size), received(size);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int other = 0; other < ranks; ++other) {
+      sent[static_cast<std::size_t>(rank)].push_back((rank + 2 * other) % 4);
+      received[static_cast<std::size_t>(rank)].push_back((other + 2 * rank) % 4);
+    }
+  }
+  auto shapes = shapes_of({algorithm.operation, ranks});
+  std::vector<Plan> plans;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    shapes[rank].counts = sent[rank];
+    shapes[rank].receive_counts = received[rank];
+    plans.push_back(algorithm.make(shapes[rank]));
+  }
+  const auto problem = check_plans(plans, shapes, algorithm.order);
+  ASSERT_FALSE(problem.has_value()) << describe(algorithm, shapes[0]) << ": " << *problem;
 }
 
 TEST(Checker, ProvesEveryAlgorithmForSmallShapes) {
   for (const Algorithm& algorithm : algorithms()) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
-      for (const std::int64_t count : {0, 1, 2, 3, 7, 16, 17, 31, 34}) {
-        for (const std::int64_t chunk : {1, 5, 64}) {
-          for (const std::int64_t align : {1, 4}) {
-            const int roots = algorithm.operation == Operation::broadcast ? ranks : 1;
-            for (int root = 0; root < roots; root += 3) {
-              prove(algorithm, {algorithm.operation, ranks, 0, root, count, align, chunk});
+      for (const auto& hosts : places(algorithm, ranks)) {
+        for (const std::int64_t count : {0, 1, 2, 3, 7, 16, 17, 31, 34}) {
+          for (const std::int64_t chunk : {1, 5, 64}) {
+            for (const std::int64_t align : {1, 4}) {
+              const int roots = has_root(algorithm.operation) ? ranks : 1;
+              for (int root = 0; root < roots; root += 3) {
+                Shape shape{algorithm.operation, ranks, 0, root, count, align, chunk};
+                shape.hosts = hosts;
+                prove(algorithm, shape);
+              }
             }
           }
         }
@@ -39,14 +93,91 @@ TEST(Checker, ProvesEveryAlgorithmForSmallShapes) {
   }
 }
 
-TEST(Checker, ProvesEveryAlgorithmForManyRanks) {
+TEST(Checker, ProvesPartsOfAnySizes) {
   for (const Algorithm& algorithm : algorithms()) {
-    for (const int ranks : {32, 61, 128}) {
-      for (const std::int64_t count : {1, 101, 2 * ranks}) {
-        prove(algorithm, {algorithm.operation, ranks, 0, ranks - 1, count, 1, 50});
+    for (int ranks = 1; ranks <= 17; ++ranks) {
+      std::vector<std::int64_t> counts;
+      for (int rank = 0; rank < ranks; ++rank) counts.push_back((rank * 7 + 3) % 5);
+      for (const std::int64_t chunk : {1, 3, 64}) {
+        Shape shape{algorithm.operation, ranks, 0, ranks - 1, 0, 1, chunk};
+        if (algorithm.operation != Operation::all_to_all) {
+          const bool parts = data_count({algorithm.operation, 2, 0, 0, 1}) !=
+                             input_count({algorithm.operation, 2, 0, 0, 1});
+          if (!parts || contributes(algorithm.operation)) continue;
+          shape.counts = counts;
+          prove(algorithm, shape);
+          continue;
+        }
+        if (algorithm.accepts != nullptr) continue;
+        prove_uneven_all_to_all(algorithm, ranks);
       }
     }
   }
+}
+
+TEST(Checker, ProvesEveryAlgorithmForManyRanks) {
+  for (const Algorithm& algorithm : algorithms()) {
+    for (int ranks = 18; ranks <= 128; ranks += ranks < 34 ? 1 : 5) {
+      for (const auto& hosts : places(algorithm, ranks)) {
+        Shape shape{algorithm.operation, ranks, 0, ranks - 1, 101, 1, 50};
+        if (data_count(shape) > 101 || input_count(shape) > 101) shape.count = 2;
+        shape.hosts = hosts;
+        prove(algorithm, shape);
+      }
+    }
+    for (const int ranks : {32, 61, 64, 127, 128}) {
+      Shape shape{algorithm.operation, ranks, 0, ranks - 1, 1, 1, 50};
+      prove(algorithm, shape);
+    }
+  }
+}
+
+// Algorithms whose ranks send few messages; 4,096 ranks that send each other something are
+// 16 million messages, which is what `lockstep plan` is for.
+TEST(Checker, Proves4096Ranks) {
+  constexpr int kRanks = 4096;
+  std::vector<int> hosts;
+  for (int rank = 0; rank < kRanks; ++rank) hosts.push_back(rank / 64);
+  int proved = 0;
+  for (const Algorithm& algorithm : algorithms()) {
+    Shape shape{algorithm.operation, kRanks, 1, 5, 3, 1, 3};
+    if (algorithm.needs.messages && (algorithm.needs.shared_data || algorithm.needs.shared_scratch))
+      shape.hosts = hosts;
+    const bool all_know_all = algorithm.operation == Operation::all_gather ||
+                              algorithm.operation == Operation::all_to_all ||
+                              algorithm.operation == Operation::reduce_scatter;
+    if (all_know_all || algorithm.make(shape).steps.size() > 1000) continue;
+    prove(algorithm, shape);
+    ++proved;
+  }
+  EXPECT_GE(proved, 12);
+}
+
+TEST(Checker, ProvesSend) {
+  for (const std::int64_t count : {0, 1, 9}) {
+    Shape shape{Operation::send, 2, 0, 1, count};
+    std::vector<Shape> shapes = shapes_of(shape);
+    shapes[0].peer = 1;
+    EXPECT_EQ(
+        check_plans({send_direct(shapes[0]), send_direct(shapes[1])}, shapes, Order::canonical),
+        std::nullopt);
+  }
+}
+
+TEST(Blocks, AreTheFewestThatMakeUpTheMembers) {
+  const auto spans = [](const std::vector<int>& members, int ranks) {
+    std::string text;
+    for (const Block& block : blocks_of(members, ranks)) {
+      text += fmt::format("{}-{}:{} ", block.begin, block.end, block.level);
+    }
+    return text;
+  };
+  EXPECT_EQ(spans({0, 1, 2, 3}, 8), "0-4:2 ");
+  EXPECT_EQ(spans({2, 3, 4, 5}, 8), "2-4:1 4-6:1 ");
+  EXPECT_EQ(spans({0, 1, 2}, 6), "0-2:1 2-3:0 ");
+  EXPECT_EQ(spans({3, 4, 5}, 6), "3-4:0 4-6:1 ");
+  EXPECT_EQ(spans({0, 2, 4}, 6), "0-1:0 2-3:0 4-5:0 ");
+  EXPECT_EQ(spans({0, 1, 2, 3, 4}, 5), "0-5:3 ");
 }
 
 // A checker that finds nothing proves nothing: each kind of mistake, planted into a good plan.
@@ -64,7 +195,7 @@ class Planted : public ::testing::Test {
     return result;
   }
   static std::string problem(const std::vector<Plan>& plans) {
-    return check_plans(plans, kShape).value_or("nothing found");
+    return check_plans(plans, shapes_of(kShape), Order::canonical).value_or("nothing found");
   }
   static std::size_t find(const Plan& plan, StepKind kind, int nth = 0) {
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
@@ -73,6 +204,10 @@ class Planted : public ::testing::Test {
     ADD_FAILURE() << "no such step";
     return 0;
   }
+  // Location `index` of a step: destinations first, then sources.
+  static Location& at(Plan& plan, std::size_t step, std::size_t index) {
+    return plan.locations[plan.steps[step].first + index];
+  }
   static void drop(Plan& plan, StepKind kind, int nth = 0) {
     plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(find(plan, kind, nth)));
   }
@@ -80,16 +215,16 @@ class Planted : public ::testing::Test {
 
 TEST_F(Planted, WrongOrderOfAddition) {
   auto all = plans(all_reduce_arena);
-  std::swap(all[1].steps[1].sources[0], all[1].steps[1].sources[1]);
+  std::swap(at(all[1], 1, 3), at(all[1], 1, 4));
   EXPECT_THAT(problem(all), HasSubstr("not what it should be"));
 }
 
 TEST_F(Planted, ARankLeftOutOrCountedTwice) {
   auto all = plans(all_reduce_arena);
-  all[0].steps[1].sources[2] = all[0].steps[1].sources[1];
+  at(all[0], 1, 5) = at(all[0], 1, 4);
   EXPECT_THAT(problem(all), HasSubstr("not what it should be"));
   all = plans(all_reduce_arena);
-  all[0].steps[1].sources.pop_back();
+  --all[0].steps[1].sources;
   EXPECT_THAT(problem(all), HasSubstr("not what it should be"));
 }
 
@@ -122,7 +257,7 @@ TEST_F(Planted, MessagesThatDoNotMeet) {
   all[1].steps.push_back(all[1].steps[find(all[1], StepKind::send)]);
   EXPECT_NE(problem(all), "nothing found");
   all = plans(all_reduce_direct);
-  --all[1].steps[find(all[1], StepKind::send)].sources[0].range.count;
+  --at(all[1], find(all[1], StepKind::send), 0).range.count;
   EXPECT_THAT(problem(all), HasSubstr("which sends"));
 }
 
@@ -137,11 +272,13 @@ TEST_F(Planted, WaitsThatAreMissingOrTooEarly) {
 
 TEST_F(Planted, OverwritingWhatIsBeingSent) {
   auto all = plans(all_reduce_direct);
-  const Step& send = all[0].steps[find(all[0], StepKind::send)];
-  Step overwrite{StepKind::copy, -1, 0, {send.sources[0]}, {send.sources[0]}};
-  overwrite.sources[0].range.begin = 0;
-  const auto at = all[0].steps.begin() + static_cast<std::ptrdiff_t>(find(all[0], StepKind::send));
-  all[0].steps.insert(at + 1, overwrite);
+  const auto send = find(all[0], StepKind::send);
+  const Location sent = at(all[0], send, 0);
+  Location other = sent;
+  other.range.begin = 0;
+  Step overwrite{StepKind::copy, 1, 1, -1, all[0].locations.size(), 0};
+  all[0].locations.insert(all[0].locations.end(), {sent, other});
+  all[0].steps.insert(all[0].steps.begin() + static_cast<std::ptrdiff_t>(send) + 1, overwrite);
   EXPECT_THAT(problem(all), HasSubstr("still being sent"));
 }
 
@@ -150,7 +287,7 @@ TEST_F(Planted, OutsideTheBuffers) {
   all[0].scratch_count = 3;
   EXPECT_THAT(problem(all), HasSubstr("outside its buffer"));
   all = plans(all_reduce_direct);
-  all[0].steps[find(all[0], StepKind::reduce)].sources[1].rank = 1;
+  at(all[0], find(all[0], StepKind::reduce), 2).rank = 1;
   EXPECT_THAT(problem(all), HasSubstr("not shared"));
 }
 
@@ -158,15 +295,76 @@ TEST_F(Planted, BarrierThatDoesNotWait) {
   Shape shape = kShape;
   shape.operation = Operation::barrier;
   const std::vector<Plan> empty(3);
-  EXPECT_THAT(check_plans(empty, shape).value_or("nothing found"), HasSubstr("ended before"));
+  EXPECT_THAT(check_plans(empty, shapes_of(shape), Order::canonical).value_or("nothing found"),
+              HasSubstr("ended before"));
 }
 
-TEST(Choose, TakesTheFirstThatTheLinksAllow) {
-  EXPECT_EQ(choose(Operation::all_reduce, {true, true}).name, "arena");
-  EXPECT_EQ(choose(Operation::all_reduce, {false, true}).name, "staged");
-  EXPECT_EQ(choose(Operation::all_reduce, {}).name, "direct");
-  EXPECT_EQ(choose(Operation::broadcast, {}).name, "tree");
-  EXPECT_EQ(choose(Operation::barrier, {}).name, "dissemination");
+// The same with an algorithm whose ranks pass on unfinished sums.
+class PlantedInTree : public ::testing::Test {
+ protected:
+  std::string problem() {
+    return check_plans(plans_, shapes_, Order::canonical).value_or("nothing found");
+  }
+
+  const std::vector<Shape> shapes_ = shapes_of({Operation::reduce, 8, 0, 0, 40, 1, 8});
+  std::vector<Plan> plans_ = [this] {
+    std::vector<Plan> plans;
+    for (const Shape& shape : shapes_) plans.push_back(reduce_tree(shape));
+    return plans;
+  }();
+};
+
+TEST_F(PlantedInTree, NothingYet) {
+  EXPECT_EQ(problem(), "nothing found");
+}
+
+TEST_F(PlantedInTree, SumsTakenForValues) {
+  for (Location& location : plans_[0].locations) {
+    if (location.space == Space::partial) location.space = Space::scratch;
+  }
+  EXPECT_THAT(problem(), HasSubstr("unfinished"));
+}
+
+TEST_F(PlantedInTree, BlocksMergedInAnotherOrder) {
+  for (Location& location : plans_[0].locations) location.level = 0;
+  EXPECT_THAT(problem(), HasSubstr("not what it should be"));
+}
+
+TEST_F(PlantedInTree, FlushesThatAreMissing) {
+  std::erase_if(plans_[2].steps, [](const Step& step) { return step.kind == StepKind::flush; });
+  EXPECT_THAT(problem(), HasSubstr("still being sent"));
+}
+
+const Algorithm* best(Operation operation, std::int64_t count, const Reach& reach, int ranks = 4,
+                      const Choice& choice = {}) {
+  return choose({operation, ranks, 0, 0, count, 16, 1 << 20}, 4, reach, Prices(), choice);
+}
+
+TEST(Choose, TakesWhatTheTransportsAllow) {
+  const Reach shared{.one_host = true, .shared_data = true};
+  const Reach apart{.one_host = false, .shared_scratch = false};
+  EXPECT_EQ(best(Operation::all_reduce, 1000, shared)->name, "arena");
+  EXPECT_EQ(best(Operation::all_reduce, 1000, {})->name, "staged");
+  EXPECT_EQ(best(Operation::all_reduce, 1 << 20, apart)->name, "direct");
+  EXPECT_EQ(best(Operation::broadcast, 10, apart)->name, "tree");
+  EXPECT_EQ(best(Operation::barrier, 0, apart)->name, "dissemination");
+  const Reach mixed{.one_host = false, .shared_data = true};
+  EXPECT_EQ(best(Operation::all_reduce, 1 << 20, mixed)->name, "hierarchical");
+}
+
+TEST(Choose, FewRoundsForFewBytesFewBytesForMany) {
+  const Reach apart{.one_host = false, .shared_scratch = false};
+  EXPECT_EQ(best(Operation::all_reduce, 1, apart, 64)->name, "doubling");
+  EXPECT_EQ(best(Operation::all_reduce, 1 << 16, apart, 64)->name, "halving");
+  EXPECT_EQ(best(Operation::all_reduce, 1 << 24, apart, 64)->name, "direct");
+  EXPECT_EQ(best(Operation::all_reduce, 1 << 24, apart, 60)->name, "direct");
+}
+
+TEST(Choose, TakesWhatIsForcedOrNothing) {
+  EXPECT_EQ(best(Operation::all_reduce, 10, {}, 4, {.forced = "ring"})->name, "ring");
+  EXPECT_EQ(best(Operation::all_reduce, 10, {}, 4, {.forced = "arena"}), nullptr);
+  EXPECT_EQ(best(Operation::all_reduce, 10, {}, 6, {.forced = "halving"}), nullptr);
+  EXPECT_EQ(best(Operation::all_reduce, 10, {}, 4, {.forced = "nonsense"}), nullptr);
 }
 
 }  // namespace
