@@ -15,6 +15,7 @@
 #include "lockstep/group/mesh.h"
 #include "lockstep/rendezvous/store_client.h"
 #include "lockstep/rendezvous/store_server.h"
+#include "lockstep/transport/interface.h"
 #include "lockstep/transport/tcp/socket.h"
 #include "lockstep/transport/wire.h"
 
@@ -276,14 +277,15 @@ class Group::Impl {
   void form() {
     // The store gives up first: it knows who is missing.
     const auto deadline = Deadline::after(settings_.join_timeout + kStoreGrace);
+    address_of_interface(settings_.interface);  // a wrong one ends here, before any connection
     const StoreIdentity identity{settings_.rank, settings_.world_size, who_am_i(),
-                                 settings_.secret};
+                                 JobKey(settings_.secret, settings_.encrypt)};
     join(identity);
     const std::vector<Neighbour> neighbours = meet(deadline);
     if (use_shared_memory(neighbours)) {
       connect_arena(deadline);
     } else {
-      links_ = connect_mesh(*store_, identity, deadline);
+      mesh_ = make_mesh(*store_, identity, {settings_.interface, 0}, deadline);
       transport_ = "tcp";
     }
     start(neighbours);
@@ -311,7 +313,7 @@ class Group::Impl {
     }
     server_ = std::make_unique<StoreServer>(
         std::move(listener),
-        StoreOptions{settings_.world_size, settings_.secret, settings_.join_timeout});
+        StoreOptions{settings_.world_size, identity.key, settings_.join_timeout});
   }
 
   static void require_listening(Fd& socket) {
@@ -397,7 +399,7 @@ class Group::Impl {
 
   void start(const std::vector<Neighbour>& neighbours) {
     Fabric fabric{settings_.rank, settings_.world_size, arena_.get(), {}};
-    for (const auto& link : links_) fabric.links.push_back(link.get());
+    for (const auto& link : mesh_.links) fabric.links.push_back(link.get());
     EngineOptions options;
     options.operation_timeout = settings_.operation_timeout;
     options.on_failure = [this](const Error& error) { store_->report(error); };
@@ -413,7 +415,8 @@ class Group::Impl {
     engine_ = std::make_shared<Engine>(fabric, options);
     // The pointer itself: engine_ is empty already while the engine's destructor ends its thread.
     store_->listen({[engine = engine_.get()](const Error& error) { engine->break_with(error); },
-                    [engine = engine_.get()](int rank, const std::string& how) {
+                    [this, engine = engine_.get()](int rank, const std::string& how) {
+                      if (mesh_.acceptor) mesh_.left(rank, how);
                       engine->peer_left(rank, how);
                     }});
     engine_->watch(store_->fd(), [this] { return store_->on_readable(); });
@@ -424,7 +427,7 @@ class Group::Impl {
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<StoreClient> store_;
   std::unique_ptr<Arena> arena_;
-  std::vector<std::unique_ptr<Link>> links_;
+  Mesh mesh_;
 };
 
 Group::Group(const Settings& settings) : impl_(std::make_unique<Impl>(settings)) {}

@@ -60,6 +60,11 @@ Transport parse_transport(const std::string& value) {
   fail(Code::invalid_argument, "LOCKSTEP_TRANSPORT='{}' is none of auto, shm, tcp", value);
 }
 
+bool parse_switch(const char* name, const std::string& value) {
+  if (value == "1" || value == "0" || value.empty()) return value == "1";
+  fail(Code::invalid_argument, "{}='{}' is neither 0 nor 1", name, value);
+}
+
 void read_local(const Reader& read, Settings& settings) {
   settings.local_world_size = read.optional_number("LOCAL_WORLD_SIZE", 1, settings.world_size);
   settings.local_rank = read.optional_number("LOCAL_RANK", 0, kRanksMax - 1);
@@ -76,6 +81,10 @@ Settings Settings::from(const Lookup& lookup) {
   const Reader read(lookup);
   Settings settings;
   if (const auto secret = lookup("LOCKSTEP_SECRET")) settings.secret = *secret;
+  if (const auto encrypt = lookup("LOCKSTEP_ENCRYPT")) {
+    settings.encrypt = parse_switch("LOCKSTEP_ENCRYPT", *encrypt);
+  }
+  settings.interface = lookup("LOCKSTEP_INTERFACE").value_or("");
   if (const auto transport = lookup("LOCKSTEP_TRANSPORT")) {
     settings.transport = parse_transport(*transport);
   }

@@ -27,6 +27,8 @@ struct Settings {
   std::uint16_t master_port = 0;
   // Shared by all ranks of the job and proved on every connection. Empty: a job without a secret.
   std::string secret;
+  // Whether every connection is encrypted, with a key from the secret.
+  bool encrypt = false;
   // A listening socket for the store that rank 0 inherited; -1: rank 0 binds
   // master_addr:master_port.
   int store_fd = -1;
@@ -34,6 +36,9 @@ struct Settings {
   std::chrono::milliseconds join_timeout{120'000};
   std::chrono::milliseconds operation_timeout{300'000};
   Transport transport = Transport::automatic;
+  // The network interface, or the address of one, that connections between ranks use; empty: that
+  // of the route to the master.
+  std::string interface;
   // Threads this rank computes with (OMP_NUM_THREADS); 0: not told, as many as it has cores.
   int compute_threads = 0;
 

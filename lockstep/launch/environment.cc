@@ -59,6 +59,7 @@ std::vector<std::string> rank_environment(std::span<const std::string> inherited
   added.push_back("MASTER_ADDR=127.0.0.1");
   added.push_back(fmt::format("MASTER_PORT={}", job.port));
   added.push_back(job_mark(job.secret));
+  if (job.encrypt) added.push_back("LOCKSTEP_ENCRYPT=1");
   if (store_fd >= 0) added.push_back(fmt::format("LOCKSTEP_STORE_FD={}", store_fd));
   if (rank == 0 && job.terminal) {
     added.push_back("LOCKSTEP_TERMINAL=1");

@@ -12,6 +12,7 @@ struct JobEnvironment {
   int ranks = 1;
   std::uint16_t port = 0;
   std::string secret;
+  bool encrypt = false;
   int threads = 1;        // a rank's share; used where the user has not set a number
   bool terminal = false;  // the launcher prints on a terminal
   int columns = 0;        // its width; 0: unknown

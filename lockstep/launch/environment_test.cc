@@ -18,7 +18,7 @@ using Settings = std::vector<std::string>;
 TEST(RankEnvironment, NamesTheRanksPlaceAndKeepsTheRest) {
   const Settings inherited = {"HOME=/root", "RANK=7", "LOCKSTEP_STORE_FD=9", "LOCKSTEP_TERMINAL=1",
                               "RANKED=yes"};
-  const JobEnvironment job{4, 1234, "abcd", 2, false, 0};
+  const JobEnvironment job{4, 1234, "abcd", false, 2, false, 0};
   EXPECT_THAT(rank_environment(inherited, job, 3, -1),
               UnorderedElementsAre("HOME=/root", "RANKED=yes", "RANK=3", "WORLD_SIZE=4",
                                    "LOCAL_RANK=3", "LOCAL_WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1",
@@ -28,8 +28,9 @@ TEST(RankEnvironment, NamesTheRanksPlaceAndKeepsTheRest) {
 
 TEST(RankEnvironment, OnlyRankZeroGetsTheSocketAndTheTerminal) {
   const Settings inherited = {"COLUMNS=3"};
-  const JobEnvironment job{2, 1, "s", 1, true, 120};
+  const JobEnvironment job{2, 1, "s", true, 1, true, 120};
   const Settings zero = rank_environment(inherited, job, 0, 5);
+  EXPECT_THAT(zero, Contains("LOCKSTEP_ENCRYPT=1"));
   EXPECT_THAT(zero, Contains("LOCKSTEP_STORE_FD=5"));
   EXPECT_THAT(zero, Contains("LOCKSTEP_TERMINAL=1"));
   EXPECT_THAT(zero, Contains("COLUMNS=120"));

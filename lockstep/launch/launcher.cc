@@ -90,8 +90,10 @@ std::vector<Fd> open_logs(const std::string& folder, int ranks) {
   return logs;
 }
 
-JobEnvironment describe_job(int ranks, int usable_cores, std::uint16_t port) {
+JobEnvironment describe_job(const LaunchOptions& options, int ranks, int usable_cores,
+                            std::uint16_t port) {
   JobEnvironment job;
+  job.encrypt = options.encrypt;
   job.ranks = ranks;
   job.port = port;
   job.secret = new_secret();
@@ -106,10 +108,10 @@ JobEnvironment describe_job(int ranks, int usable_cores, std::uint16_t port) {
 
 std::string start_line(const JobEnvironment& job, int usable_cores, bool pin,
                        std::span<const std::string> inherited) {
-  return fmt::format("{} rank{} on {} usable core{}, {}, {}, store at 127.0.0.1:{}", job.ranks,
+  return fmt::format("{} rank{} on {} usable core{}, {}, {}{}, store at 127.0.0.1:{}", job.ranks,
                      job.ranks == 1 ? "" : "s", usable_cores, usable_cores == 1 ? "" : "s",
                      thread_variables(inherited, job.threads).summary,
-                     pin ? "pinned" : "not pinned", job.port);
+                     pin ? "pinned" : "not pinned", job.encrypt ? ", encrypted" : "", job.port);
 }
 
 }  // namespace
@@ -133,7 +135,7 @@ int launch(const LaunchOptions& options) {
   request.open_files = raise_open_files(ranks);
   std::vector<Fd> logs = open_logs(options.log_dir, ranks);
   Listener listener = listen_on_loopback(options.port);
-  const JobEnvironment job = describe_job(ranks, usable_cores, listener.port);
+  const JobEnvironment job = describe_job(options, ranks, usable_cores, listener.port);
 
   SignalInbox signals;
   request.signal_mask = signals.mask_before();

@@ -46,6 +46,10 @@ void set_no_pin(LaunchOptions& options, const std::string&) {
   options.pin = false;
 }
 
+void set_encrypt(LaunchOptions& options, const std::string&) {
+  options.encrypt = true;
+}
+
 void set_prefix(LaunchOptions& options, const std::string& value) {
   if (value == "auto") {
     options.prefix = PrefixMode::automatic;
@@ -82,6 +86,8 @@ constexpr Option kOptions[] = {
     {"--port", nullptr, "P", "port of the store on 127.0.0.1 (default: any free one)", set_port},
     {"--no-pin", nullptr, nullptr, "let the ranks use all cores instead of a share each",
      set_no_pin},
+    {"--encrypt", nullptr, nullptr, "encrypt every connection between the ranks (TLS 1.3)",
+     set_encrypt},
     {"--prefix", nullptr, "WHEN",
      "start lines with [rank R]: always, never, or auto (default):\n"
      "                    from the moment that another rank than 0 prints",

@@ -22,6 +22,7 @@ struct LaunchOptions {
   int ranks = 0;           // 0: as many as this process has usable cores
   std::uint16_t port = 0;  // of rank 0's store on 127.0.0.1; 0: any free one
   bool pin = true;
+  bool encrypt = false;
   PrefixMode prefix = PrefixMode::automatic;
   std::string log_dir;                    // empty: no files
   std::chrono::milliseconds grace{1000};  // between the first signal to the ranks and SIGKILL

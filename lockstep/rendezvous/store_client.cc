@@ -4,12 +4,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <array>
+#include <span>
 #include <thread>
 
 #include "lockstep/rendezvous/frames.h"
-#include "lockstep/transport/handshake.h"
+#include "lockstep/transport/tcp/greeting.h"
 #include "lockstep/transport/wire.h"
 
 namespace lockstep {
@@ -23,16 +23,17 @@ constexpr std::chrono::milliseconds kAnswerTimeout{20'000};
 constexpr int kAttemptsMax = 5;
 constexpr auto kPause = std::chrono::milliseconds(50);
 
-Fd connect_and_greet(const std::string& host, std::uint16_t port, const StoreIdentity& identity,
-                     const Deadline& deadline) {
+Stream connect_and_greet(const std::string& host, std::uint16_t port, const StoreIdentity& identity,
+                         const Deadline& deadline) {
   // A connection that was made while its listener was closing is dropped: try again, a few times.
   for (int attempt = 1;; ++attempt) {
     Fd socket = connect_to(host, port, deadline);
     const auto answer_by = Deadline::after(
         std::min(kAnswerTimeout, std::chrono::milliseconds(deadline.remaining_ms())));
     try {
-      greet_as_client(socket, {Purpose::store, identity.rank}, identity.secret, answer_by);
-      return socket;
+      return greet(identity.key.open(std::move(socket), End::client),
+                   Handshake::as_client({Purpose::store, identity.rank, 0}, identity.key.secret()),
+                   answer_by);
     } catch (const Error& error) {
       if (error.code() != Code::peer_lost || attempt == kAttemptsMax || deadline.passed()) throw;
     }
@@ -46,7 +47,7 @@ StoreClient::StoreClient(const std::string& host, std::uint16_t port, const Stor
                          const Deadline& deadline)
     : store_(SocketAddress{host, port}.text()), identity_(identity) {
   try {
-    socket_ = connect_and_greet(host, port, identity, deadline);
+    stream_ = connect_and_greet(host, port, identity, deadline);
   } catch (const Error& error) {
     fail(error.code(), "rank {} cannot join its group at {} (MASTER_ADDR:MASTER_PORT): {}",
          identity.rank, store_, error.what());
@@ -72,14 +73,32 @@ void StoreClient::listen(Events events) {
   if (broken) events_.broken(*broken);
 }
 
-void StoreClient::send(const std::string& bytes, const Deadline& deadline) {
-  const std::lock_guard lock(send_mutex_);
+void StoreClient::send(std::string_view bytes, const Deadline& deadline) {
+  const std::lock_guard whole_frame(send_mutex_);
   try {
-    write_exactly(socket_, bytes, deadline);
+    while (!bytes.empty()) {
+      pollfd entry{stream_.fd(), 0, 0};
+      {
+        const std::lock_guard lock(stream_mutex_);
+        bytes.remove_prefix(stream_.write(bytes));
+        entry.events = stream_.write_events();
+      }
+      if (bytes.empty()) return;
+      if (deadline.passed()) {
+        fail(Code::timeout, "the store at {} took nothing for {:.1f} s", store_,
+             deadline.elapsed_s());
+      }
+      ::poll(&entry, 1, deadline.remaining_ms());
+    }
   } catch (const Error&) {
-    ::shutdown(socket_.get(), SHUT_RDWR);  // half a frame is out: nothing may follow it
+    shut();  // half a frame is out: nothing may follow it
     throw;
   }
+}
+
+// The descriptor stays, because it is watched.
+void StoreClient::shut() {
+  ::shutdown(stream_.fd(), SHUT_RDWR);
 }
 
 void StoreClient::throw_if_broken() {
@@ -106,21 +125,22 @@ bool StoreClient::on_readable() {
 }
 
 void StoreClient::read_all() {
-  char bytes[kReadBytes];
+  std::array<char, kReadBytes> bytes;
   bool closed = false;
   while (!closed) {
-    const auto got = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-    if (got > 0) {
-      in_.append(bytes, static_cast<std::size_t>(got));
-    } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-      break;
-    } else {
+    try {
+      const std::lock_guard lock(stream_mutex_);
+      const std::size_t got = stream_.read(std::as_writable_bytes(std::span(bytes)));
+      if (got == 0) break;
+      in_.append(bytes.data(), got);
+    } catch (const Error& error) {
+      if (error.code() != Code::peer_lost) throw;
       closed = true;
     }
   }
   while (const auto frame = decode(in_)) handle(frame->payload, static_cast<int>(frame->type));
   if (!closed) return;
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  shut();
   bool orderly = false;
   {
     const std::lock_guard lock(mutex_);
@@ -193,7 +213,7 @@ std::vector<std::string> StoreClient::exchange(const std::string& text, const De
   std::unique_lock lock(mutex_);
   while (!listening_ && !arrived() && !deadline.passed()) {
     lock.unlock();
-    pollfd entry{socket_.get(), POLLIN, 0};
+    pollfd entry{stream_.fd(), POLLIN, 0};
     if (::poll(&entry, 1, deadline.remaining_ms()) > 0) on_readable();
     lock.lock();
   }

@@ -15,8 +15,8 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
-#include "lockstep/env/fd.h"
 #include "lockstep/transport/tcp/socket.h"
+#include "lockstep/transport/tcp/stream.h"
 
 namespace lockstep {
 
@@ -24,7 +24,7 @@ struct StoreIdentity {
   int rank = 0;
   int world_size = 1;
   std::string who;  // for messages: "process 123 on host a"
-  std::string secret;
+  JobKey key;
 };
 
 class StoreClient {
@@ -41,7 +41,7 @@ class StoreClient {
 
   // From here on on_readable() must be called whenever fd() is readable; before, exchange() reads.
   void listen(Events events);
-  int fd() const { return socket_.get(); }
+  int fd() const { return stream_.fd(); }
   // Reads what has come and throws if the group is broken. For waits of the forming group that
   // listen to something else as well; before listen().
   void throw_if_broken();
@@ -58,10 +58,11 @@ class StoreClient {
   // Says farewell; what the store says afterwards is ignored.
   void leave(const std::string& how);
 
-  SocketAddress local() const { return local_address(socket_); }
+  SocketAddress local() const { return local_address(stream_.socket()); }
 
  private:
-  void send(const std::string& bytes, const Deadline& deadline);
+  void send(std::string_view bytes, const Deadline& deadline);
+  void shut();
   bool closed();
   void read_all();
   void handle(const std::string& payload, int type);
@@ -69,12 +70,13 @@ class StoreClient {
 
   const std::string store_;  // its address, for messages
   const StoreIdentity identity_;
-  Fd socket_;
+  Stream stream_;  // read and written under stream_mutex_
   std::string in_;
   Events events_;
   bool listening_ = false;  // set once, before a second thread knows this object
 
-  std::mutex send_mutex_;
+  std::mutex send_mutex_;  // held for a whole frame
+  std::mutex stream_mutex_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::vector<std::string>> gathered_;  // guarded by mutex_

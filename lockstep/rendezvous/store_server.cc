@@ -5,9 +5,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <vector>
 
@@ -29,21 +28,22 @@ constexpr auto kFarewellTimeout = std::chrono::seconds(2);
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr std::size_t kMarginBytes = 1024;
 
-//   greeting ──hello──▶ proving ──proof──▶ known ──join──▶ member ──leave──▶ gone
-enum class Stage { greeting, proving, known, member, gone };
+//   greeting ──handshake──▶ known ──join──▶ member ──leave──▶ gone
+enum class Stage { greeting, known, member, gone };
 
 struct Connection {
-  explicit Connection(Fd socket_) : socket(std::move(socket_)) {}
+  Connection(Stream stream_, const std::string& secret)
+      : stream(std::move(stream_)), handshake(Handshake::as_server(secret)) {}
 
-  Fd socket;
+  Stream stream;
+  Handshake handshake;
   Stage stage = Stage::greeting;
   Deadline greet_by = Deadline::after(kGreetTimeout);
   std::string in;
   std::string out;
-  std::string hello;
-  std::string answer;
   int rank = -1;
   std::string who;
+  bool silent = true;  // nothing has come yet
   bool close_when_sent = false;
 };
 
@@ -75,8 +75,9 @@ class StoreServer::Loop {
       if (end_by && (farewell_is_told() || end_by->passed())) return;
       std::vector<pollfd> fds = {{stop_fd_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
       for (const auto& connection : connections_) {
-        const short events = static_cast<short>(POLLIN | (connection->out.empty() ? 0 : POLLOUT));
-        fds.push_back({connection->socket.get(), events, 0});
+        const Stream& stream = connection->stream;
+        const int write_events = connection->out.empty() ? 0 : stream.write_events();
+        fds.push_back({stream.fd(), static_cast<short>(stream.read_events() | write_events), 0});
       }
       ::poll(fds.data(), fds.size(), end_by ? end_by->remaining_ms() : sleep_ms());
       drain(stop_fd_);
@@ -87,7 +88,7 @@ class StoreServer::Loop {
       }
       check_times();
       std::erase_if(connections_,
-                    [](const auto& connection) { return !connection->socket.valid(); });
+                    [](const auto& connection) { return !connection->stream.valid(); });
     }
   }
 
@@ -126,7 +127,7 @@ class StoreServer::Loop {
   void check_times() {
     for (const auto& connection : connections_) {
       if (connection->stage < Stage::known && connection->greet_by.passed()) {
-        connection->socket.reset();
+        connection->stream.close();
       }
     }
     if (complete() || broken_ || !join_by_.passed()) return;
@@ -136,14 +137,22 @@ class StoreServer::Loop {
         missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
     }
     break_group(Code::timeout,
-                fmt::format("{} of {} ranks had joined after {:.0f} s; missing: rank {}", joined_,
-                            options_.world_size, join_by_.elapsed_s(), missing));
+                fmt::format("{} of {} ranks had joined after {:.0f} s; missing: rank {}{}", joined_,
+                            options_.world_size, join_by_.elapsed_s(), missing, refusals()));
+  }
+
+  // A missing rank may well be one of those that could not prove themselves.
+  std::string refusals() const {
+    if (refused_ == 0) return "";
+    return fmt::format(" ({} connection{} did not get through the handshake; of the last: {})",
+                       refused_, refused_ == 1 ? "" : "s", last_refusal_);
   }
 
   void accept_all() {
     try {
       for (Fd socket = accept_from(listener_); socket.valid(); socket = accept_from(listener_)) {
-        connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+        connections_.push_back(std::make_unique<Connection>(
+            options_.key.open(std::move(socket), End::server), options_.key.secret()));
       }
     } catch (const Error&) {
       // No descriptors: those that wait are served when one is free again.
@@ -153,47 +162,42 @@ class StoreServer::Loop {
 
   void serve(Connection& connection) {
     flush(connection);
-    if (!connection.socket.valid()) return;
+    if (!connection.stream.valid()) return;
     // One read a turn, so that nobody who sends without end keeps the others waiting; and what is
     // read is used up at once, so that a stranger's bytes do not pile up.
-    char bytes[kReadBytes];
-    const auto got = ::recv(connection.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-    if (got > 0) {
-      connection.in.append(bytes, static_cast<std::size_t>(got));
-      return digest(connection);
+    std::array<char, kReadBytes> bytes;
+    try {
+      const std::size_t got = connection.stream.read(std::as_writable_bytes(std::span(bytes)));
+      connection.silent = connection.silent && got == 0;
+      if (got == 0) return;
+      connection.in.append(bytes.data(), got);
+    } catch (const Error& error) {
+      const bool gone = error.code() == Code::peer_lost;
+      connection.silent = connection.silent && gone;
+      return lose(connection, gone ? fmt::format("its connection was {}", error.what())
+                                   : std::string(error.what()));
     }
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    lose(connection, got == 0 ? "its connection closed" : std::strerror(errno));
+    digest(connection);
   }
 
   // Works through the bytes that have come. A stranger's mistakes end its connection alone.
   void digest(Connection& connection) {
     try {
-      while (connection.socket.valid() && digest_one(connection)) {
+      while (connection.stream.valid() && digest_one(connection)) {
       }
     } catch (const Error& error) {
+      flush(connection);  // a last word for the other end
       lose(connection, error.what());
     }
   }
 
   bool digest_one(Connection& connection) {
     if (connection.stage == Stage::greeting) {
-      if (connection.in.size() < kHelloBytes) return false;
-      connection.hello = connection.in.substr(0, kHelloBytes);
-      connection.in.erase(0, kHelloBytes);
-      connection.rank = parse_hello(connection.hello).rank;
-      connection.answer = make_answer(connection.hello, options_.secret);
-      connection.stage = Stage::proving;
-      send(connection, connection.answer);
-      return true;
-    }
-    if (connection.stage == Stage::proving) {
-      if (connection.in.size() < kProofBytes) return false;
-      verify_proof(connection.hello, connection.answer, connection.in.substr(0, kProofBytes),
-                   options_.secret);
-      connection.in.erase(0, kProofBytes);
+      connection.handshake.advance(connection.in, connection.out);
+      flush(connection);
+      if (!connection.handshake.done()) return false;
+      connection.rank = connection.handshake.hello().rank;
       connection.stage = Stage::known;
-      return true;
     }
     const std::optional<Frame> frame = decode(connection.in);
     if (!frame) return false;
@@ -330,17 +334,25 @@ class StoreServer::Loop {
   }
 
   void flush(Connection& connection) {
-    while (!connection.out.empty() && connection.socket.valid()) {
-      const auto put = ::send(connection.socket.get(), connection.out.data(), connection.out.size(),
-                              MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (put < 0) return;  // later, or its closing will be read
-      connection.out.erase(0, static_cast<std::size_t>(put));
+    try {
+      while (!connection.out.empty() && connection.stream.valid()) {
+        const std::size_t put = connection.stream.write(connection.out);
+        if (put == 0) return;  // later
+        connection.out.erase(0, put);
+      }
+    } catch (const Error&) {
+      return;  // its closing will be read
     }
-    if (connection.close_when_sent && connection.out.empty()) connection.socket.reset();
+    if (connection.close_when_sent && connection.out.empty()) connection.stream.close();
   }
 
   void lose(Connection& connection, const std::string& why) {
-    connection.socket.reset();
+    discard_unread(connection.stream.socket());
+    connection.stream.close();
+    if (connection.stage == Stage::greeting && !connection.silent) {
+      ++refused_;
+      last_refusal_ = why;
+    }
     const bool member = connection.stage == Stage::member || connection.stage == Stage::gone;
     if (!member) return;
     members_[static_cast<std::size_t>(connection.rank)] = nullptr;
@@ -361,6 +373,8 @@ class StoreServer::Loop {
   std::vector<std::vector<std::string>> texts_;  // by rank: exchanges not yet complete, in order
   std::map<int, std::string> left_;
   std::optional<Error> broken_;
+  int refused_ = 0;  // connections that could not greet
+  std::string last_refusal_;
   int joined_ = 0;
 };
 

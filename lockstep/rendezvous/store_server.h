@@ -12,12 +12,13 @@
 #include <thread>
 
 #include "lockstep/env/fd.h"
+#include "lockstep/transport/tcp/stream.h"
 
 namespace lockstep {
 
 struct StoreOptions {
   int world_size = 1;
-  std::string secret;
+  JobKey key;
   // From the start to the last rank's joining; then all that have joined are told who is missing.
   std::chrono::milliseconds join_timeout{120'000};
 };

@@ -9,7 +9,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
-#include "lockstep/transport/tcp/socket.h"
 #include "lockstep/transport/wire.h"
 
 namespace lockstep {
@@ -18,16 +17,21 @@ namespace {
 
 constexpr std::string_view kMagic = "LKSTEP";
 constexpr std::size_t kReleaseBytes = 16;
-constexpr std::size_t kChallengeBytes = 32;
+constexpr std::size_t kHelloChallengeBytes = 24;
+constexpr std::size_t kAnswerChallengeBytes = 32;
 // Where the protocol version and the release stand in hello and answer.
 constexpr std::size_t kProtocolAt = kMagic.size();
 constexpr std::size_t kHelloReleaseAt = 16;
 constexpr std::size_t kAnswerReleaseAt = 8;
 constexpr std::size_t kAnswerProofAt = kAnswerBytes - kProofBytes;
 
-std::string challenge() {
-  std::string bytes(kChallengeBytes, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), kChallengeBytes) != 1) {
+constexpr const char* kOnlyTheOtherEncrypts =
+    "the other end encrypts, this end does not: LOCKSTEP_ENCRYPT must be the same on all ranks";
+
+std::string challenge(std::size_t bytes_wanted) {
+  std::string bytes(bytes_wanted, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) !=
+      1) {
     fail(Code::io, "the system has no random numbers to give");
   }
   return bytes;
@@ -68,8 +72,8 @@ bool same(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-void require_magic(std::string_view bytes) {
-  if (bytes.substr(0, kMagic.size()) != kMagic) {
+void require_magic(std::string_view bytes, std::size_t bytes_wanted) {
+  if (bytes.size() != bytes_wanted || bytes.substr(0, kMagic.size()) != kMagic) {
     fail(Code::corrupt, "the other end does not speak Lockstep's protocol");
   }
 }
@@ -92,13 +96,14 @@ std::string make_hello(const Hello& hello) {
   writer.put(std::uint16_t{0});
   writer.put(hello.rank);
   writer.put_raw(release());
-  writer.put_raw(challenge());
+  writer.put(hello.group);
+  writer.put_raw(challenge(kHelloChallengeBytes));
   LOCKSTEP_CHECK(writer.bytes().size() == kHelloBytes);
   return writer.bytes();
 }
 
 Hello parse_hello(std::string_view hello) {
-  require_magic(hello);
+  require_magic(hello, kHelloBytes);
   WireReader reader(hello.substr(kMagic.size()));
   reader.get<std::uint16_t>();
   const auto purpose = reader.get<std::uint16_t>();
@@ -106,7 +111,12 @@ Hello parse_hello(std::string_view hello) {
   if (purpose > static_cast<std::uint16_t>(Purpose::data)) {
     fail(Code::corrupt, "a connection asks for the unknown purpose {}", purpose);
   }
-  return {static_cast<Purpose>(purpose), reader.get<std::int32_t>()};
+  Hello parsed;
+  parsed.purpose = static_cast<Purpose>(purpose);
+  parsed.rank = reader.get<std::int32_t>();
+  reader.get_raw(kReleaseBytes);
+  parsed.group = reader.get<std::uint64_t>();
+  return parsed;
 }
 
 std::string make_answer(std::string_view hello, std::string_view secret) {
@@ -114,7 +124,7 @@ std::string make_answer(std::string_view hello, std::string_view secret) {
   writer.put_raw(kMagic);
   writer.put(kProtocolVersion);
   writer.put_raw(release());
-  writer.put_raw(challenge());
+  writer.put_raw(challenge(kAnswerChallengeBytes));
   std::string answer = writer.bytes();
   answer += prove("server", hello, answer + std::string(kProofBytes, '\0'), secret);
   LOCKSTEP_CHECK(answer.size() == kAnswerBytes);
@@ -122,7 +132,7 @@ std::string make_answer(std::string_view hello, std::string_view secret) {
 }
 
 std::string make_proof(std::string_view hello, std::string_view answer, std::string_view secret) {
-  require_magic(answer);
+  require_magic(answer, kAnswerBytes);
   if (protocol_of(answer) != kProtocolVersion) fail_protocol(answer, kAnswerReleaseAt);
   if (!same(answer.substr(kAnswerProofAt), prove("server", hello, answer, secret))) {
     fail(Code::unauthenticated,
@@ -140,26 +150,64 @@ void verify_proof(std::string_view hello, std::string_view answer, std::string_v
   }
 }
 
-void greet_as_client(const Fd& socket, const Hello& hello, std::string_view secret,
-                     const Deadline& deadline) {
-  const std::string bytes = make_hello(hello);
-  write_exactly(socket, bytes, deadline);
-  std::array<char, kAnswerBytes> answer{};
-  read_exactly(socket, answer, deadline);
-  write_exactly(socket, make_proof(bytes, {answer.data(), answer.size()}, secret), deadline);
+bool looks_encrypted(std::string_view bytes) {
+  // A TLS record: handshake (22) or alert (21), then its version 3.x.
+  return bytes.size() >= 2 && (bytes[0] == 0x16 || bytes[0] == 0x15) && bytes[1] == 0x03;
 }
 
-Hello greet_as_server(const Fd& socket, std::string_view secret, const Deadline& deadline) {
-  std::array<char, kHelloBytes> bytes{};
-  read_exactly(socket, bytes, deadline);
-  const std::string_view hello(bytes.data(), bytes.size());
-  const Hello parsed = parse_hello(hello);
-  const std::string answer = make_answer(hello, secret);
-  write_exactly(socket, answer, deadline);
-  std::array<char, kProofBytes> proof{};
-  read_exactly(socket, proof, deadline);
-  verify_proof(hello, answer, {proof.data(), proof.size()}, secret);
-  return parsed;
+Handshake Handshake::as_client(const Hello& hello, const std::string& secret) {
+  Handshake handshake(Stage::client_ready, secret);
+  handshake.parsed_ = hello;
+  return handshake;
+}
+
+Handshake Handshake::as_server(const std::string& secret) {
+  return {Stage::server_ready, secret};
+}
+
+std::size_t Handshake::awaited_bytes() const {
+  switch (stage_) {
+    case Stage::client_ready:
+    case Stage::hello_sent:
+      return kAnswerBytes;
+    case Stage::server_ready:
+      return kHelloBytes;
+    case Stage::answered:
+      return kProofBytes;
+    case Stage::done:
+      return 0;
+  }
+  return 0;
+}
+
+void Handshake::advance(std::string& in, std::string& out) {
+  if (stage_ == Stage::client_ready) {
+    hello_ = make_hello(parsed_);
+    out += hello_;
+    stage_ = Stage::hello_sent;
+  }
+  if (stage_ != Stage::done && looks_encrypted(in)) {
+    // Answering in clear tells an encrypting client what is wrong.
+    if (stage_ == Stage::server_ready) out += make_hello({});
+    fail(Code::unsupported, kOnlyTheOtherEncrypts);
+  }
+  while (stage_ != Stage::done && in.size() >= awaited_bytes()) {
+    const std::string bytes = in.substr(0, awaited_bytes());
+    in.erase(0, bytes.size());
+    if (stage_ == Stage::hello_sent) {
+      out += make_proof(hello_, bytes, secret_);
+      stage_ = Stage::done;
+    } else if (stage_ == Stage::server_ready) {
+      parsed_ = parse_hello(bytes);
+      hello_ = bytes;
+      answer_ = make_answer(hello_, secret_);
+      out += answer_;
+      stage_ = Stage::answered;
+    } else {
+      verify_proof(hello_, answer_, bytes, secret_);
+      stage_ = Stage::done;
+    }
+  }
 }
 
 }  // namespace lockstep

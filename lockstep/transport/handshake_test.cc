@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <functional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/transport/tcp/socket.h"
@@ -25,7 +25,7 @@ std::string message_of(const std::function<void()>& call, Code code) {
 }
 
 TEST(Handshake, SameSecretIsAcceptedAndCarriesTheRank) {
-  const std::string hello = make_hello({Purpose::data, 7});
+  const std::string hello = make_hello({Purpose::data, 7, 0});
   const std::string answer = make_answer(hello, "secret");
   const std::string proof = make_proof(hello, answer, "secret");
   verify_proof(hello, answer, proof, "secret");
@@ -34,7 +34,7 @@ TEST(Handshake, SameSecretIsAcceptedAndCarriesTheRank) {
 }
 
 TEST(Handshake, AnotherSecretIsRefusedByBothSides) {
-  const std::string hello = make_hello({Purpose::store, 1});
+  const std::string hello = make_hello({Purpose::store, 1, 0});
   const std::string answer = make_answer(hello, "right");
   message_of([&] { make_proof(hello, answer, "wrong"); }, Code::unauthenticated);
   message_of([&] { verify_proof(hello, answer, std::string(kProofBytes, 'x'), "right"); },
@@ -42,7 +42,7 @@ TEST(Handshake, AnotherSecretIsRefusedByBothSides) {
 }
 
 TEST(Handshake, AProofIsOfNoUseForAnotherConnection) {
-  const std::string hello = make_hello({Purpose::store, 1});
+  const std::string hello = make_hello({Purpose::store, 1, 0});
   const std::string answer = make_answer(hello, "secret");
   const std::string proof = make_proof(hello, answer, "secret");
   const std::string again = make_answer(hello, "secret");
@@ -50,7 +50,7 @@ TEST(Handshake, AProofIsOfNoUseForAnotherConnection) {
 }
 
 TEST(Handshake, AnotherProtocolIsRefusedWithBothReleasesNamed) {  // S-HANG-04, "another build"
-  std::string hello = make_hello({Purpose::store, 1});
+  std::string hello = make_hello({Purpose::store, 1, 0});
   hello[6] = 9;
   hello.replace(16, 5, "9.8.7");
   const std::string answer = make_answer(hello, "secret");
@@ -68,15 +68,35 @@ TEST(Handshake, StrangersAreRefused) {
       Code::corrupt);
 }
 
-TEST(Handshake, OverARealSocket) {
-  const Fd listener = listen_on("127.0.0.1", 0);
-  const auto deadline = Deadline::after(std::chrono::seconds(5));
-  Fd client = connect_to("127.0.0.1", local_address(listener).port, deadline);
-  Fd server = accept_from(listener);
-  ASSERT_TRUE(server.valid());
-  std::thread thread([&] { greet_as_client(client, {Purpose::data, 3}, "secret", deadline); });
-  EXPECT_EQ(greet_as_server(server, "secret", deadline).rank, 3);
-  thread.join();
+TEST(Handshake, BothEndsByteByByte) {
+  Handshake client = Handshake::as_client({Purpose::data, 3, 77}, "secret");
+  Handshake server = Handshake::as_server("secret");
+  std::string to_client, to_server, server_in, client_in;
+  client.advance(client_in, to_server);
+  for (int moved = 0; !client.done() || !server.done(); ++moved) {
+    ASSERT_LT(moved, 1000);
+    const bool up = !to_server.empty();
+    std::string& from = up ? to_server : to_client;
+    (up ? server_in : client_in) += from.at(0);
+    from.erase(0, 1);
+    if (up) {
+      server.advance(server_in, to_client);
+    } else {
+      client.advance(client_in, to_server);
+    }
+  }
+  EXPECT_EQ(server.hello().rank, 3);
+  EXPECT_EQ(server.hello().group, 77u);
+}
+
+TEST(Handshake, CutBytesAreRefusedNotReadBeyond) {
+  const std::string hello = make_hello({Purpose::store, 1, 0});
+  const std::string answer = make_answer(hello, "secret");
+  for (std::size_t bytes = 0; bytes < kAnswerBytes; ++bytes) {
+    message_of([&] { make_proof(hello, answer.substr(0, bytes), "secret"); }, Code::corrupt);
+    if (bytes < kHelloBytes)
+      message_of([&] { parse_hello(hello.substr(0, bytes)); }, Code::corrupt);
+  }
 }
 
 TEST(Socket, ConnectingToNobodyEndsAtTheDeadlineAndSaysWhere) {
@@ -87,6 +107,13 @@ TEST(Socket, ConnectingToNobodyEndsAtTheDeadlineAndSaysWhere) {
       Code::timeout);
   EXPECT_THAT(said, HasSubstr(fmt::format("127.0.0.1:{}", port)));
   EXPECT_THAT(said, HasSubstr("refused"));
+}
+
+TEST(Socket, EveryAddressIsNotListenedOn) {
+  for (const char* host : {"0.0.0.0", "::"}) {
+    EXPECT_THAT(message_of([&] { listen_on(host, 0); }, Code::invalid_argument),
+                HasSubstr("every address"));
+  }
 }
 
 TEST(Socket, APortInUseAndANumberForANameAreNamed) {

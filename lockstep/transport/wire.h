@@ -64,6 +64,6 @@ class WireReader {
   std::string_view rest_;
 };
 
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 
 }  // namespace lockstep

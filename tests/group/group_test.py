@@ -1,6 +1,7 @@
 """The process group with real processes, real sockets and kill -9."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,9 +15,9 @@ LOCKSTEP = os.environ["LOCKSTEP"]
 DROPPED = ("LOCKSTEP_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMP_NUM_THREADS")
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+def free_port(address="127.0.0.1"):
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
+        listener.bind((address, 0))
         return listener.getsockname()[1]
 
 
@@ -220,7 +221,8 @@ class GroupTest(unittest.TestCase):
             for process in ranks:
                 for address in listeners(process.pid):
                     self.assertEqual(address, "0100007F")
-            self.assertEqual(len(listeners(ranks[0].pid)), 1)
+            own = 1 if transport == "tcp" else 0
+            self.assertEqual([len(listeners(p.pid)) for p in ranks], [1 + own, own, own])
 
     def test_beside_the_store_of_torchruns_agent(self):
         # Debian's own torchrun 1.13 does not start on its Python 3.11; this is what it does to ranks.
@@ -263,6 +265,82 @@ class GroupTest(unittest.TestCase):
                 self.assertIn("the user's own mistake", done.stderr)
 
 
+    def test_over_ipv6(self):
+        for transport, words in (("tcp", "tcp"), ("auto", "shared memory")):
+            job = Job(self, free_port("::1"), address="::1", LOCKSTEP_TRANSPORT=transport)
+            for rank, process in enumerate(job.start_all("sum", 3)):
+                status, out, err = ended(process)
+                self.assertEqual((status, err), (0, ""))
+                self.assertEqual(out, f"rank {rank} of 3: 6 over {words}\n")
+
+    def test_an_interface_that_does_not_exist_ends_before_connecting(self):  # S-RDV-05
+        for value in ("eth9", "^lo,docker", "10.0.0.5", "lo,eth9"):
+            start = time.monotonic()
+            for process in Job(self, LOCKSTEP_INTERFACE=value).start_all("sum", 2):
+                status, _, err = ended(process)
+                self.assertEqual(status, 1)
+                self.assertRegex(err, f"invalid_argument: LOCKSTEP_INTERFACE='{re.escape(value)}' is no ")
+                self.assertIn("name of one network interface or one address", err)
+                self.assertRegex(err, r"There are: .*lo \(127\.0\.0\.1")
+            self.assertLess(time.monotonic() - start, 5)
+        for value in ("", "lo", "127.0.0.1"):
+            job = Job(self, LOCKSTEP_INTERFACE=value, LOCKSTEP_TRANSPORT="tcp")
+            for process in job.start_all("sum", 2):
+                self.assertEqual(ended(process)[::2], (0, ""))
+
+    def test_encrypted_and_not_do_not_mix(self):
+        for first, second in (("1", "0"), ("0", "1")):
+            job = Job(self, LOCKSTEP_JOIN_TIMEOUT=3)
+            zero = job.start("sum", 0, 2, LOCKSTEP_ENCRYPT=first)
+            status, _, err = ended(job.start("sum", 1, 2, LOCKSTEP_ENCRYPT=second))
+            self.assertEqual(status, 1)
+            self.assertRegex(err, "unsupported: .*LOCKSTEP_ENCRYPT must be the same on all ranks")
+            err = ended(zero)[2]
+            self.assertRegex(err, "missing: rank 1.*LOCKSTEP_ENCRYPT must be the same")
+        status, _, err = ended(Job(self, LOCKSTEP_SECRET="", LOCKSTEP_ENCRYPT=1).start("sum", 0, 2))
+        self.assertEqual(status, 1)
+        self.assertRegex(err, "invalid_argument: .*LOCKSTEP_ENCRYPT=1 needs a secret")
+
+    def test_an_encrypted_job(self):
+        for transport, words in (("tcp", "tcp"), ("auto", "shared memory")):
+            done = subprocess.run(
+                [LOCKSTEP, "run", "-n", "3", "--encrypt", "--", PROBE, "sum", "3000000"],
+                env=environment({"LOCKSTEP_TRANSPORT": transport}),
+                capture_output=True, text=True, timeout=30,
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for rank in range(3):
+                self.assertIn(f"rank {rank} of 3: 6 over {words}\n", done.stdout)
+
+    def test_a_killed_rank_is_named_in_an_encrypted_job(self):
+        job = Job(self, LOCKSTEP_TRANSPORT="tcp", LOCKSTEP_ENCRYPT=1)
+        ranks = job.start_all("loop", 3, elements=1 << 20)
+        for process in ranks:
+            self.assertEqual(process.stdout.readline(), "looping\n")
+        ranks[1].kill()
+        for rank in (0, 2):
+            self.assertRegex(ended(ranks[rank])[2], "peer_lost: .*rank 1")
+
+    def test_a_master_address_that_means_every_address_is_refused(self):  # S-SEC-01
+        for address in ("0.0.0.0", "::"):
+            status, _, err = ended(Job(self, address=address).start("sum", 0, 2))
+            self.assertEqual(status, 1)
+            self.assertRegex(err, f"'{address}' means every address")
+
+    def test_a_launched_job_listens_on_loopback_alone(self):  # S-SEC-01
+        launcher = subprocess.Popen(
+            [LOCKSTEP, "run", "-n", "3", "--", PROBE, "sleep"],
+            env=environment({"LOCKSTEP_TRANSPORT": "tcp"}), stdout=subprocess.PIPE, text=True,
+        )
+        self.addCleanup(launcher.communicate)
+        self.addCleanup(launcher.kill)
+        for _ in range(3):
+            self.assertIn("joined", launcher.stdout.readline())
+        ranks = children(launcher.pid)
+        found = [address for pid in (launcher.pid, *ranks) for address in listeners(pid)]
+        self.assertEqual(set(found), {"0100007F"})
+
+
 def is_listening(port):
     with open("/proc/net/tcp") as table:
         return any(
@@ -272,7 +350,7 @@ def is_listening(port):
 
 
 def listeners(pid):
-    """Hexadecimal IPv4 addresses that a process listens on; "v6" for an IPv6 socket."""
+    """Hexadecimal addresses that a process listens on, as the kernel shows them."""
     inodes = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -287,7 +365,7 @@ def listeners(pid):
             for line in file.readlines()[1:]:
                 fields = line.split()
                 if fields[3] == "0A" and fields[9] in inodes:
-                    found.append(fields[1].split(":")[0] if table == "tcp" else "v6")
+                    found.append(fields[1].split(":")[0])
     return found
 
 
@@ -361,6 +439,53 @@ class HostsTest(unittest.TestCase):
         for process in ranks:
             for address in listeners(process.pid):
                 self.assertIn(address, ("01004D0A", "02004D0A"))
+
+    def test_ipv6_between_hosts(self):
+        for i, name in enumerate(self.names):
+            self.ip("-n", name, "address", "add", f"fd77::{i + 1}/64", "dev", "cable", "nodad")
+        self.link_local(1)
+        addresses = ["fd77::1", self.link_local(0) + "%cable"]
+        for address in addresses:
+            job = Job(self, address=address)
+            ranks = [
+                job.start("sum", rank, 4, prefix=self.on(rank // 2), LOCKSTEP_TRANSPORT="tcp")
+                for rank in range(4)
+            ]
+            for rank, process in enumerate(ranks):
+                status, out, err = ended(process)
+                self.assertEqual((status, err), (0, ""), address)
+                self.assertEqual(out, f"rank {rank} of 4: 10 over tcp\n")
+
+    def link_local(self, host):
+        """The address that the kernel gives to the cable, once it may be used."""
+        command = [*self.on(host), "ip", "-6", "-o", "address", "show", "dev", "cable"]
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for line in subprocess.check_output(command, text=True).splitlines():
+                if "fe80:" in line and "tentative" not in line:
+                    return line.split()[3].split("/")[0]
+            time.sleep(0.05)
+        raise AssertionError("the cable has got no link-local address")
+
+    def test_the_chosen_interface_is_used(self):
+        a, b = self.names
+        self.ip("-n", a, "link", "add", "fast", "type", "veth", "peer", "name", "quick", "netns", b)
+        for i, (name, interface) in enumerate(((a, "fast"), (b, "quick"))):
+            self.ip("-n", name, "address", "add", f"10.78.0.{i + 1}/24", "dev", interface)
+            self.ip("-n", name, "link", "set", interface, "up")
+        self.ip("-n", a, "link", "add", "idle", "type", "veth", "peer", "name", "idle2")
+        job = Job(self, address="10.77.0.1")
+        ranks = [job.start("sleep", 0, 2, prefix=self.on(0), LOCKSTEP_INTERFACE="fast")]
+        ranks.append(job.start("sleep", 1, 2, prefix=self.on(1), LOCKSTEP_INTERFACE="10.78.0.2"))
+        for process in ranks:
+            self.assertEqual(process.stdout.readline(), "joined\n", process)
+        found = [sorted(listeners(process.pid)) for process in ranks]
+        self.assertEqual(found, [["01004D0A", "01004E0A"], ["02004E0A"]])
+        job = Job(self, address="10.77.0.1")
+        status, _, err = ended(job.start("sum", 0, 2, prefix=self.on(0), LOCKSTEP_INTERFACE="idle"))
+        self.assertEqual(status, 1)
+        self.assertRegex(err, r"LOCKSTEP_INTERFACE='idle' is a network interface that is down.*"
+                              r"cable \(10.77.0.1.*idle \(down")
 
     def test_shm_across_hosts_is_refused(self):
         job = Job(self, address="10.77.0.1", LOCKSTEP_TRANSPORT="shm")

@@ -1,12 +1,14 @@
 #include "lockstep/transport/tcp/socket.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -51,11 +53,22 @@ SocketAddress to_address(const sockaddr_storage& storage) {
   if (storage.ss_family == AF_INET6) {
     const auto& in6 = reinterpret_cast<const sockaddr_in6&>(storage);
     ::inet_ntop(AF_INET6, &in6.sin6_addr, host, sizeof(host));
+    char scope[IF_NAMESIZE] = "";
+    if (in6.sin6_scope_id != 0 && ::if_indextoname(in6.sin6_scope_id, scope) != nullptr) {
+      return {fmt::format("{}%{}", host, scope), ntohs(in6.sin6_port)};
+    }
     return {host, ntohs(in6.sin6_port)};
   }
   const auto& in4 = reinterpret_cast<const sockaddr_in&>(storage);
   ::inet_ntop(AF_INET, &in4.sin_addr, host, sizeof(host));
   return {host, ntohs(in4.sin_port)};
+}
+
+bool is_every_address(const sockaddr& address) {
+  if (address.sa_family == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+  }
+  return reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
 // Small messages leave at once, and a host that vanishes without closing anything is noticed.
@@ -98,6 +111,12 @@ std::string SocketAddress::text() const {
 
 Fd listen_on(const std::string& host, std::uint16_t port) {
   const AddressList found = resolve(host, port, AI_PASSIVE);
+  if (is_every_address(*found->ai_addr)) {
+    fail(Code::invalid_argument,
+         "'{}' means every address of this host, and listening there opens the job to every "
+         "network: give the one address that the other ranks can reach",
+         host);
+  }
   Fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) fail_errno(errno, "cannot make a socket");
   const int on = 1;
@@ -151,6 +170,41 @@ Fd connect_to(const std::string& host, std::uint16_t port, const Deadline& deadl
   }
 }
 
+Fd start_connect(const SocketAddress& to, const std::string& own_host) {
+  const AddressList target = resolve(to.host, to.port, AI_NUMERICHOST);
+  const AddressList own = resolve(own_host, 0, AI_NUMERICHOST);
+  Fd socket(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) fail_errno(errno, "cannot make a socket");
+  // The port is chosen when the other end is known, so that ports do not run out.
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+  if (::bind(socket.get(), own->ai_addr, own->ai_addrlen) != 0) {
+    fail_errno(errno, fmt::format("cannot connect from {} to {}", own_host, to.text()));
+  }
+  make_prompt(socket);
+  if (::connect(socket.get(), target->ai_addr, target->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    fail(Code::peer_lost, "{} from {}: {}", to.text(), own_host, std::strerror(errno));
+  }
+  return socket;
+}
+
+std::optional<int> connect_result(const Fd& socket) {
+  pollfd entry{socket.get(), POLLOUT, 0};
+  if (::poll(&entry, 1, 0) <= 0) return std::nullopt;
+  int error = 0;
+  socklen_t length = sizeof(error);
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
+}
+
+void discard_unread(const Fd& socket) {
+  constexpr int kReadsMax = 16;
+  std::array<char, 4096> bytes;
+  for (int i = 0; i < kReadsMax; ++i) {
+    if (::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) <= 0) return;
+  }
+}
+
 SocketAddress local_address(const Fd& socket) {
   sockaddr_storage storage{};
   socklen_t length = sizeof(storage);
@@ -168,43 +222,6 @@ SocketAddress peer_address(const Fd& socket) {
     return {"(gone)", 0};
   }
   return to_address(storage);
-}
-
-void read_exactly(const Fd& socket, std::span<char> bytes, const Deadline& deadline) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const auto got = ::recv(socket.get(), bytes.data() + done, bytes.size() - done, 0);
-    if (got > 0) {
-      done += static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      fail(Code::peer_lost, "{} closed the connection", peer_address(socket).text());
-    } else if (errno == EAGAIN || errno == EINTR) {
-      if (!ready(socket, POLLIN, deadline) && deadline.passed()) {
-        fail(Code::timeout, "{} sent nothing for {:.1f} s", peer_address(socket).text(),
-             deadline.elapsed_s());
-      }
-    } else {
-      fail(Code::peer_lost, "connection to {}: {}", peer_address(socket).text(),
-           std::strerror(errno));
-    }
-  }
-}
-
-void write_exactly(const Fd& socket, std::string_view bytes, const Deadline& deadline) {
-  while (!bytes.empty()) {
-    const auto put = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (put > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(put));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      if (!ready(socket, POLLOUT, deadline) && deadline.passed()) {
-        fail(Code::timeout, "{} took nothing for {:.1f} s", peer_address(socket).text(),
-             deadline.elapsed_s());
-      }
-    } else {
-      fail(Code::peer_lost, "connection to {}: {}", peer_address(socket).text(),
-           std::strerror(errno));
-    }
-  }
 }
 
 }  // namespace lockstep

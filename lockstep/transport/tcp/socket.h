@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/deadline.h"
@@ -11,13 +11,14 @@
 namespace lockstep {
 
 struct SocketAddress {
-  std::string host;  // numeric
+  std::string host;  // numeric; with "%interface" when link-local
   std::uint16_t port = 0;
 
   std::string text() const;  // "10.0.0.1:80", "[::1]:80"
 };
 
-// A listening socket on that address alone. Port 0 takes a free one. Throws Error(io): "… in use".
+// A listening socket on that address alone. Port 0 takes a free one. Throws Error(io): "… in use",
+// and Error(invalid_argument) for 0.0.0.0 and ::, which are every address.
 Fd listen_on(const std::string& host, std::uint16_t port);
 // One connection if one is waiting; invalid otherwise. The socket does not block. Throws Error(io)
 // when the process has no descriptors left.
@@ -25,11 +26,18 @@ Fd accept_from(const Fd& listener);
 // Tries again until it succeeds or the deadline passes (then Error(timeout) with the last reason).
 Fd connect_to(const std::string& host, std::uint16_t port, const Deadline& deadline);
 
+// A connection attempt from `own_host` to `to`, both numeric, which goes on by itself: the socket
+// becomes writable when it is over. Throws Error(peer_lost) when it fails at once, Error(io) when
+// `own_host` cannot be used.
+Fd start_connect(const SocketAddress& to, const std::string& own_host);
+// Empty while it goes on; then 0, or the errno it has ended with.
+std::optional<int> connect_result(const Fd& socket);
+
+// Reads what has come, up to a bound, and forgets it. Before closing: a socket that is closed with
+// unread bytes resets its connection, and the last word sent to the other end is lost.
+void discard_unread(const Fd& socket);
+
 SocketAddress local_address(const Fd& socket);
 SocketAddress peer_address(const Fd& socket);
-
-// Whole or not at all. Throw Error(timeout), or Error(peer_lost) when the other end is gone.
-void read_exactly(const Fd& socket, std::span<char> bytes, const Deadline& deadline);
-void write_exactly(const Fd& socket, std::string_view bytes, const Deadline& deadline);
 
 }  // namespace lockstep

@@ -23,8 +23,8 @@ struct Pair {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     raw = fds[0];
-    a = std::make_unique<TcpLink>(Fd(fds[0]), 0, 1, describe);
-    b = std::make_unique<TcpLink>(Fd(fds[1]), 1, 0, describe);
+    a = std::make_unique<TcpLink>(Stream(Fd(fds[0])), 0, 1, describe);
+    b = std::make_unique<TcpLink>(Stream(Fd(fds[1])), 1, 0, describe);
   }
   int raw = -1;
   std::unique_ptr<TcpLink> a;
