@@ -45,6 +45,11 @@ class Execution {
   const Announcement& announcement() const { return announcement_; }
   // The ranks it waits for, for messages to people; empty when complete.
   std::vector<int> blocked_on() const;
+  // Changes whenever the operation has moved: a step or a message.
+  std::uint64_t moves() const;
+  // The ranks have seen that they are in the same operation (in the arena; over messages each one
+  // says so).
+  bool agreed() const { return agreed_; }
   // Waiting in the arena: for whom and for which barrier. Rank -1: not waiting there.
   int laggard() const { return laggard_; }
   std::uint32_t barrier() const { return barrier_; }
