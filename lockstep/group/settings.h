@@ -33,6 +33,10 @@ struct Settings {
   // How long joining may take, and how long one operation may take.
   std::chrono::milliseconds join_timeout{120'000};
   std::chrono::milliseconds operation_timeout{300'000};
+  // After so long without a move in an operation, who waits for whom is logged.
+  std::chrono::milliseconds stall_after{10'000};
+  // Where the job's folder of flight records is made when the group fails; empty: none is written.
+  std::string record_folder;
   Transport transport = Transport::automatic;
   // Threads this rank computes with (OMP_NUM_THREADS); 0: not told, as many as it has cores.
   int compute_threads = 0;
