@@ -5,27 +5,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <system_error>
 
 #include "lockstep/engine/execution.h"
 #include "lockstep/env/files.h"
+#include "lockstep/env/ticks.h"
 
 namespace lockstep {
 
 namespace {
-
-constexpr std::int64_t kNsPerUs = 1000;
-
-template <class Clock>
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-      .count();
-}
-std::int64_t steady_ns() {
-  return now_ns<std::chrono::steady_clock>();
-}
 
 std::string host_name() {
   char name[256] = "?";
@@ -57,14 +46,14 @@ Recorder::Recorder(int rank, int ranks, RecordOptions options)
 
 Recorder::Ticket Recorder::submitted(const Announcement& operation, std::string_view algorithm,
                                      std::size_t bytes) {
-  const std::int64_t now = steady_ns();
+  const std::int64_t now = ticks_now();
   const std::lock_guard lock(mutex_);
   const Ticket ticket = next_++;
   const std::size_t place = ticket % kOperationsMax;
   if (place >= entries_.size()) entries_.emplace_back();
   Entry& entry = entries_[place];
   const bool done = entry.state == State::complete || entry.state == State::failed;
-  if (entry.submitted_ns != 0 && !done) return ticket;
+  if (entry.submitted_ticks != 0 && !done) return ticket;
   entry = {ticket, operation, algorithm, bytes, State::queued, now, 0, 0};
   return ticket;
 }
@@ -76,20 +65,20 @@ Recorder::Entry* Recorder::find(Ticket ticket) {
 }
 
 void Recorder::started(Ticket ticket) {
-  const std::int64_t now = steady_ns();
+  const std::int64_t now = ticks_now();
   const std::lock_guard lock(mutex_);
   Entry* entry = find(ticket);
   if (entry == nullptr) return;
-  entry->started_ns = now;
+  entry->started_ticks = now;
   entry->state = State::under_way;
 }
 
 void Recorder::finished(Ticket ticket, bool well) {
-  const std::int64_t now = steady_ns();
+  const std::int64_t now = ticks_now();
   const std::lock_guard lock(mutex_);
   Entry* entry = find(ticket);
   if (entry == nullptr) return;
-  entry->finished_ns = now;
+  entry->finished_ticks = now;
   entry->state = well ? State::complete : State::failed;
 }
 
@@ -107,10 +96,8 @@ std::string_view Recorder::name_of(State state) {
   return "unknown";
 }
 
-RecordedOperation Recorder::recorded(const Entry& entry, std::int64_t steady_to_unix_ns) {
-  const auto unix_us = [&](std::int64_t steady) {
-    return steady == 0 ? 0 : (steady + steady_to_unix_ns) / kNsPerUs;
-  };
+RecordedOperation Recorder::recorded(const Entry& entry, const TickScale::Now& scale) {
+  const auto unix_us = [&](std::int64_t ticks) { return ticks == 0 ? 0 : scale.unix_us(ticks); };
   RecordedOperation operation;
   operation.number = entry.operation.sequence;
   operation.operation = to_string(static_cast<Operation>(entry.operation.operation));
@@ -122,9 +109,9 @@ RecordedOperation Recorder::recorded(const Entry& entry, std::int64_t steady_to_
   operation.count = entry.operation.count;
   operation.bytes = static_cast<std::int64_t>(entry.bytes);
   operation.state = name_of(entry.state);
-  operation.submitted_us = unix_us(entry.submitted_ns);
-  operation.started_us = unix_us(entry.started_ns);
-  operation.finished_us = unix_us(entry.finished_ns);
+  operation.submitted_us = unix_us(entry.submitted_ticks);
+  operation.started_us = unix_us(entry.started_ticks);
+  operation.finished_us = unix_us(entry.finished_ticks);
   return operation;
 }
 
@@ -136,8 +123,8 @@ FlightRecord Recorder::record(const Error& cause, const std::vector<Waiting>& wa
   record.ranks = ranks_;
   record.host = host_name();
   record.process = ::getpid();
-  const std::int64_t unix_ns = now_ns<std::chrono::system_clock>();
-  record.written_us = unix_ns / kNsPerUs;
+  const TickScale::Now now = scale_.now();
+  record.written_us = now.unix_us(ticks_now());
   record.error_code = to_string(cause.code());
   record.error = cause.what();
   std::vector<Entry> entries;
@@ -148,7 +135,7 @@ FlightRecord Recorder::record(const Error& cause, const std::vector<Waiting>& wa
   }
   std::ranges::sort(entries, {}, &Entry::ticket);
   for (const Entry& entry : entries) {
-    record.operations.push_back(recorded(entry, unix_ns - steady_ns()));
+    record.operations.push_back(recorded(entry, now));
     for (const auto& [ticket, ranks] : waiting) {
       if (ticket == entry.ticket) record.operations.back().waits_for = ranks;
     }

@@ -18,6 +18,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/engine/flight_record.h"
+#include "lockstep/env/ticks.h"
 #include "lockstep/transport/announcement.h"
 
 namespace lockstep {
@@ -57,12 +58,12 @@ class Recorder {
     std::string_view algorithm;
     std::size_t bytes = 0;
     State state = State::queued;
-    std::int64_t submitted_ns = 0;  // of the steady clock; 0: not
-    std::int64_t started_ns = 0;
-    std::int64_t finished_ns = 0;
+    std::int64_t submitted_ticks = 0;  // 0: not
+    std::int64_t started_ticks = 0;
+    std::int64_t finished_ticks = 0;
   };
   static std::string_view name_of(State state);
-  static RecordedOperation recorded(const Entry& entry, std::int64_t steady_to_unix_ns);
+  static RecordedOperation recorded(const Entry& entry, const TickScale::Now& scale);
   Entry* find(Ticket ticket);
   std::string write_file(const FlightRecord& record) const;
 
@@ -70,6 +71,7 @@ class Recorder {
   const int rank_;
   const int ranks_;
   const RecordOptions options_;
+  const TickScale scale_;
 
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // guarded by mutex_; by ticket modulo kOperationsMax

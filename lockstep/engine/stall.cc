@@ -14,6 +14,10 @@ namespace {
 // Of more than this many ranks only the numbers are given.
 constexpr std::size_t kDescribedMax = 4;
 
+constexpr int kLongMs = 1'000'000'000;
+// An operation that waits is looked at again so soon, to begin counting.
+constexpr int kSecondLookMs = 100;
+
 double seconds(StallWatch::Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -31,42 +35,41 @@ std::string place_of(int peer, const Execution& execution, const Arena& arena) {
 
 }  // namespace
 
-StallWatch::Event StallWatch::look(std::uint64_t operation, std::uint64_t mark,
-                                   Clock::time_point now) {
+StallWatch::Event StallWatch::look(std::uint64_t operation, std::uint64_t mark) {
   if (!watching_ || operation != operation_ || mark != mark_) {
-    const bool ends = watching_ && stalled_;
-    if (ends) stalled_s_ = seconds(now - since_);
-    moved(operation, mark, now);
+    const bool ends = end_stall();
+    watching_ = true;
+    operation_ = operation;
+    mark_ = mark;
+    since_.reset();
     return ends ? Event::goes_on : Event::none;
   }
-  if (stalled_ || now - since_ < after_) return Event::none;
+  if (stalled_) return Event::none;
+  const Clock::time_point now = now_();
+  if (!since_) since_ = now;
+  if (now - *since_ < after_) return Event::none;
   stalled_ = true;
-  stalled_s_ = seconds(now - since_);
+  stalled_s_ = seconds(now - *since_);
   return Event::stalled;
 }
 
 bool StallWatch::complete() {
-  const bool ends = watching_ && stalled_;
-  if (ends) stalled_s_ = seconds(Clock::now() - since_);
   watching_ = false;
+  return end_stall();
+}
+
+bool StallWatch::end_stall() {
+  if (!stalled_) return false;
+  stalled_s_ = seconds(now_() - *since_);
   stalled_ = false;
-  return ends;
+  return true;
 }
 
 int StallWatch::remaining_ms() const {
-  constexpr int kLong = 1'000'000'000;
-  if (!watching_ || stalled_) return kLong;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(since_ + after_ - Clock::now()).count();
-  return static_cast<int>(std::clamp<decltype(left)>(left, 0, kLong));
-}
-
-void StallWatch::moved(std::uint64_t operation, std::uint64_t mark, Clock::time_point now) {
-  watching_ = true;
-  stalled_ = false;
-  operation_ = operation;
-  mark_ = mark;
-  since_ = now;
+  if (!watching_ || stalled_) return kLongMs;
+  if (!since_) return kSecondLookMs;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*since_ + after_ - now_());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongMs));
 }
 
 std::string waits_for(const Execution& execution, const Fabric& fabric) {

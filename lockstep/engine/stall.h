@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/engine/execution.h"
@@ -23,10 +24,12 @@ class StallWatch {
   using Clock = std::chrono::steady_clock;
   enum class Event { none, stalled, goes_on };
 
-  explicit StallWatch(std::chrono::milliseconds after) : after_(after) {}
+  explicit StallWatch(std::chrono::milliseconds after, Clock::time_point (*now)() = Clock::now)
+      : after_(after), now_(now) {}
 
-  // What is seen now: which operation is under way, and a number that changes when it moves.
-  Event look(std::uint64_t operation, std::uint64_t mark, Clock::time_point now = Clock::now());
+  // What is seen now: which operation is under way, and a number that changes when it moves. Costs
+  // no look at the clock when it has moved: time counts from the first look that sees no move.
+  Event look(std::uint64_t operation, std::uint64_t mark);
   // The operation is complete; true when that ends a stall.
   bool complete();
 
@@ -36,14 +39,15 @@ class StallWatch {
   int remaining_ms() const;
 
  private:
-  void moved(std::uint64_t operation, std::uint64_t mark, Clock::time_point now);
+  bool end_stall();
 
   const std::chrono::milliseconds after_;
+  Clock::time_point (*const now_)();
   bool watching_ = false;  // an operation is under way
   bool stalled_ = false;
   std::uint64_t operation_ = 0;
   std::uint64_t mark_ = 0;
-  Clock::time_point since_{};
+  std::optional<Clock::time_point> since_;
   double stalled_s_ = 0;
 };
 

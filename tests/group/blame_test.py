@@ -68,7 +68,7 @@ class BlameTest(Recorded):
             ranks = self.job(transport, LOCKSTEP_TIMEOUT=1).start_all("wait", 3)
             self.await_ready(ranks)
             err = ended(ranks[0])[2]
-            self.assertRegex(err, rf"timeout: rank \d waited 1.0 s in {FIFTH} for rank 1")
+            self.assertRegex(err, rf"timeout: rank \d waited \d\.\d s in {FIFTH} for rank 1")
             if transport == "shm":
                 self.assertRegex(err, r"which has not come to it \(its last: all_reduce number 3 ")
             for process in ranks[1:]:
@@ -138,7 +138,7 @@ class StallTest(Recorded):
             for rank in (0, 2):  # one waits, the other leaves it to the progress thread
                 self.assertRegex(
                     ranks[rank].stderr.readline(),
-                    rf"^lockstep: rank {rank}: warning: has waited 1 s in {FIFTH} for rank 1"
+                    rf"^lockstep: rank {rank}: warning: has waited \d+ s in {FIFTH} for rank 1"
                     + (place if transport == "shm" else "") + "$",
                 )
             time.sleep(1.5)  # a second line would have come by now
@@ -147,7 +147,7 @@ class StallTest(Recorded):
             for rank in (0, 2):
                 self.assertRegex(
                     ranks[rank].stderr.readline(),
-                    rf"^lockstep: rank {rank}: warning: {FIFTH} goes on after [234] s$",
+                    rf"^lockstep: rank {rank}: warning: {FIFTH} goes on after \d+ s$",
                 )
             for process in ranks:
                 self.assertEqual(ended(process)[::2], (0, ""))
@@ -158,7 +158,7 @@ class StallTest(Recorded):
             ranks = job.start_all("loop", 2, elements=1 << 16)
             self.await_ready(ranks, "looping\n")
             ranks[1].send_signal(signal.SIGSTOP)
-            self.assertRegex(ranks[0].stderr.readline(), r"has waited 1 s in .* for rank 1")
+            self.assertRegex(ranks[0].stderr.readline(), r"has waited \d+ s in .* for rank 1")
             ranks[1].send_signal(signal.SIGCONT)
             self.assertRegex(ranks[0].stderr.readline(), r"goes on after \d+ s")
             ranks[1].kill()
