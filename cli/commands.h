@@ -3,6 +3,7 @@
 
 namespace lockstep::cli {
 
+int blame_command(int argc, char** argv);
 int run_command(int argc, char** argv);
 int train_command(int argc, char** argv);
 

@@ -22,6 +22,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"run", "start the ranks of a program on this host", run_command},
+    {"blame", "say which rank of a failed job diverged or stopped first", blame_command},
     {"train", "train a ready-made model on a data set", train_command},
 };
 

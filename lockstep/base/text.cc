@@ -60,4 +60,21 @@ std::string human_bytes(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += ", ";
+    text += fmt::to_string(ranks[i]);
+    if (last > i + 1) {
+      text += fmt::format("–{}", ranks[last]);
+      i = last + 1;
+    } else {
+      ++i;
+    }
+  }
+  return text;
+}
+
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -22,5 +23,9 @@ std::string to_hex(std::span<const std::uint8_t> bytes);
 
 // "4.2 MB": bytes in decimal units.
 std::string human_bytes(double bytes);
+
+// "rank 4", "ranks 0, 1", "ranks 0, 2–5, 9"; `ranks` ascend and are not
+// empty.
+std::string rank_list(const std::vector<int>& ranks);
 
 }  // namespace lockstep

@@ -31,5 +31,11 @@ TEST(HumanBytes, ScalesByThousands) {
   EXPECT_EQ(human_bytes(4.2e6), "4.2 MB");
 }
 
+TEST(RankList, JoinsNeighbours) {
+  EXPECT_EQ(rank_list({4}), "rank 4");
+  EXPECT_EQ(rank_list({0, 1}), "ranks 0, 1");
+  EXPECT_EQ(rank_list({0, 2, 3, 4, 5, 9}), "ranks 0, 2–5, 9");
+}
+
 }  // namespace
 }  // namespace lockstep

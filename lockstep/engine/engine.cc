@@ -29,12 +29,6 @@ std::int64_t now_us() {
       .count();
 }
 
-std::string join(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  return ranks.size() == 1 ? "rank " + text : "ranks " + text;
-}
-
 }  // namespace
 
 // An operation from submit to completion. Its own fields belong to the driver until done_ is set.
@@ -71,24 +65,35 @@ class Engine::Task final : public internal::Completion {
   std::optional<Deadline> deadline_;
   std::optional<Error> error_;
   std::atomic<bool> done_{false};
+  Recorder::Ticket ticket_ = 0;
 };
 
 Engine::Engine(const Fabric& fabric, EngineOptions options)
     : fabric_(fabric),
       options_(std::move(options)),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      abort_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      abort_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      stall_(options_.stall_after),
+      recorder_(fabric.rank, fabric.ranks, options_.record),
+      notices_(fmt::format("rank {}", fabric.rank)) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
   progress_ = std::thread([this] { progress_loop(); });
 }
 
 Engine::~Engine() {
+  if (failed_) {
+    const std::lock_guard driving(drive_mutex_);
+    finish_all();
+  }
+  stop_ = true;  // from here on a failure is none that a record is written of
   break_with(Error(Code::cancelled, "the group was closed"));
-  stop_ = true;
   wake();
   progress_.join();
-  const std::lock_guard driving(drive_mutex_);
-  finish_all();
+  {
+    const std::lock_guard driving(drive_mutex_);
+    finish_all();
+  }
+  notices_.say();
 }
 
 void Engine::watch(int fd, std::function<bool()> on_readable) {
@@ -163,6 +168,7 @@ std::shared_ptr<Engine::Task> Engine::enqueue(const Request& request) {
   }
   auto task = std::make_shared<Task>(this, request, plan_for(request, algorithm.needs, algorithm),
                                      announcement, region);
+  task->ticket_ = recorder_.submitted(announcement, algorithm.name, request.data.bytes());
   queue_.push_back(task);
   pending_.fetch_add(1);
   last_submit_us_.store(now_us(), std::memory_order_relaxed);
@@ -192,14 +198,18 @@ void Engine::wait_for(Task& task) {
     }
   }
   callers_driving_.fetch_sub(1);
+  notices_.say();
   // What is left in the queue needs the progress thread again.
   if (pending_.load() > 0 && (options_.takeover.count() == 0 || sleeping_.load())) wake();
 }
 
 bool Engine::poll() {
   if (pending_.load(std::memory_order_acquire) == 0) return true;
-  const std::unique_lock driving(drive_mutex_, std::try_to_lock);
-  if (driving.owns_lock()) drive();
+  {
+    const std::unique_lock driving(drive_mutex_, std::try_to_lock);
+    if (driving.owns_lock()) drive();
+  }
+  notices_.say();
   return pending_.load(std::memory_order_acquire) == 0;
 }
 
@@ -215,6 +225,7 @@ void Engine::drive() {
     try {
       if (!advance(*task)) return;
     } catch (const Error& error) {
+      recorder_.finished(task->ticket_, false);
       if (error.code() == Code::peer_lost) await_cause();
       fail_here(error);
       return finish_all();
@@ -240,9 +251,11 @@ bool Engine::advance(Task& task) {
     task.execution_.emplace(task.request_, task.plan_, task.announcement_, fabric_, task.region_,
                             private_scratch_.data());
     task.deadline_.emplace(Deadline::after(options_.operation_timeout));
+    recorder_.started(task.ticket_);
   }
   Execution& execution = *task.execution_;
   if (execution.advance()) return true;
+  watch_for_stall(execution);
   if (someone_left_.load() && fabric_.arena != nullptr) {
     // Whoever left had arrived everywhere it ever will before it said so.
     if (execution.advance()) return true;
@@ -256,14 +269,14 @@ bool Engine::advance(Task& task) {
   }
   if (task.deadline_->passed()) {
     fail(Code::timeout, "rank {} waited {:.1f} s in {} for {}", fabric_.rank,
-         task.deadline_->elapsed_s(), describe(task.announcement_), join(execution.blocked_on()));
+         task.deadline_->elapsed_s(), describe(task.announcement_), waits_for(execution, fabric_));
   }
   return false;
 }
 
 void Engine::block(const Task& task) {
   const Execution& execution = *task.execution_;
-  const int left_ms = task.deadline_->remaining_ms();
+  const int left_ms = std::min(task.deadline_->remaining_ms(), stall_.remaining_ms());
   if (fabric_.arena != nullptr) {
     if (execution.laggard() < 0) return;
     fabric_.arena->wait_for(execution.laggard(), execution.barrier(),
@@ -287,12 +300,48 @@ void Engine::finish(const std::shared_ptr<Task>& task, std::optional<Error> erro
     LOCKSTEP_CHECK(queue_.front() == task);
     queue_.pop_front();
   }
+  if (!error) {
+    recorder_.finished(task->ticket_, true);
+    if (stall_.complete()) {
+      notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task->announcement_),
+                                stall_.stalled_s()));
+      wake();
+    }
+  }
   task->error_ = std::move(error);
   task->done_.store(true, std::memory_order_release);
   pending_.fetch_sub(1);
 }
 
+void Engine::watch_for_stall(const Execution& execution) {
+  const Announcement& operation = execution.announcement();
+  switch (stall_.look(operation.sequence, execution.moves())) {
+    case StallWatch::Event::none:
+      return;
+    case StallWatch::Event::stalled:
+      notices_.post(fmt::format("has waited {:.0f} s in {} for {}", stall_.stalled_s(),
+                                describe(operation), waits_for(execution, fabric_)));
+      break;
+    case StallWatch::Event::goes_on:
+      notices_.post(
+          fmt::format("{} goes on after {:.0f} s", describe(operation), stall_.stalled_s()));
+      break;
+  }
+  wake();  // the caller that drives may wait for long, with a lock held
+}
+
+void Engine::write_record() {
+  if (stop_ || recorder_.written()) return;
+  std::vector<Recorder::Waiting> waiting;
+  if (const auto task = front(); task != nullptr && task->execution_) {
+    waiting.emplace_back(task->ticket_, task->execution_->blocked_on());
+  }
+  const auto cause = failure();
+  if (auto line = recorder_.write(*cause, waiting)) notices_.post(std::move(*line));
+}
+
 void Engine::finish_all() {
+  write_record();
   while (const auto task = front()) {
     std::optional<Error> cause;
     {
@@ -336,8 +385,11 @@ void Engine::fail_here(const Error& error) {
 
 void Engine::break_with(const Error& error) {
   set_failure(error);
-  const std::unique_lock driving(drive_mutex_, std::try_to_lock);
-  if (driving.owns_lock()) finish_all();
+  {
+    const std::unique_lock driving(drive_mutex_, std::try_to_lock);
+    if (driving.owns_lock()) finish_all();
+  }
+  notices_.say();
 }
 
 std::optional<Error> Engine::failure() const {
@@ -363,6 +415,7 @@ void Engine::progress_loop() {
   progress_id_ = std::this_thread::get_id();
   std::vector<pollfd> fds;
   while (!stop_) {
+    notices_.say();
     fds.assign(1, {wake_fd_.get(), POLLIN, 0});
     std::map<int, std::function<bool()>> watched;
     {
@@ -388,6 +441,12 @@ void Engine::progress_loop() {
 
 int Engine::progress(std::vector<pollfd>& fds) {
   const int takeover_ms = static_cast<int>(options_.takeover.count());
+  if (failed_ && !recorder_.written()) {  // whoever held the lock then may be gone
+    const std::unique_lock driving(drive_mutex_, std::try_to_lock);
+    if (!driving.owns_lock()) return 1;
+    finish_all();
+    return 0;
+  }
   if (pending_.load() > 0 && callers_driving_.load() == 0) {
     const bool due = now_us() - last_driven_us_.load() >= takeover_ms * 1000;
     if (!due) return takeover_ms;
@@ -413,7 +472,7 @@ int Engine::progress(std::vector<pollfd>& fds) {
         fds.push_back({link->fd(), link->wanted_events(), 0});
       }
     }
-    return std::min(task->deadline_->remaining_ms(), 1000);
+    return std::min({task->deadline_->remaining_ms(), stall_.remaining_ms(), 1000});
   }
   if (takeover_ms > 0 && now_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
   sleeping_ = true;

@@ -20,6 +20,9 @@
 #include <vector>
 
 #include "lockstep/engine/execution.h"
+#include "lockstep/engine/notices.h"
+#include "lockstep/engine/recorder.h"
+#include "lockstep/engine/stall.h"
 #include "lockstep/engine/work.h"
 #include "lockstep/env/fd.h"
 #include "lockstep/plan/algorithms.h"
@@ -36,6 +39,10 @@ struct EngineOptions {
   // How long a caller that waits in the arena keeps its core busy before it sleeps. Zero where
   // ranks share cores.
   std::chrono::microseconds spin{0};
+  // After so long without a move of the operation under way, who waits for whom is logged.
+  std::chrono::milliseconds stall_after{10'000};
+  // Whether and where the last operations are written when the group fails.
+  RecordOptions record;
   // Called once, with the first cause, when an operation fails here (not by break_with).
   std::function<void(const Error&)> on_failure;
 };
@@ -79,6 +86,8 @@ class Engine {
   bool advance(Task& task);
   void block(const Task& task);
   void finish_all();
+  void write_record();
+  void watch_for_stall(const Execution& execution);
   void finish(const std::shared_ptr<Task>& task, std::optional<Error> error);
 
   void fail_here(const Error& error);
@@ -103,6 +112,7 @@ class Engine {
   std::mutex drive_mutex_;
   std::vector<std::byte> private_scratch_;
   std::vector<pollfd> poll_fds_;
+  StallWatch stall_;
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
@@ -123,6 +133,8 @@ class Engine {
   std::uint64_t sequence_ = 0;
 
   // Any thread.
+  Recorder recorder_;
+  Notices notices_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> someone_left_{false};
   std::atomic<std::size_t> pending_{0};

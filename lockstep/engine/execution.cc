@@ -237,6 +237,14 @@ std::vector<int> Execution::blocked_on() const {
   return ranks;
 }
 
+std::uint64_t Execution::moves() const {
+  std::uint64_t moves = next_;
+  for (const Link* link : fabric_.links) {
+    if (link != nullptr) moves += static_cast<std::uint64_t>(link->sent() + link->received());
+  }
+  return moves;
+}
+
 std::byte* Execution::resolve(const Location& at) const {
   const auto begin = static_cast<std::size_t>(at.range.begin);
   const auto offset = begin * element_bytes_;

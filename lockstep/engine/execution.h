@@ -65,6 +65,11 @@ class Execution {
   const Announcement& announcement() const { return announcement_; }
   // The ranks it waits for, for messages to people; empty when complete.
   std::vector<int> blocked_on() const;
+  // Changes whenever the operation has moved: a step or a message.
+  std::uint64_t moves() const;
+  // The ranks of this host have seen that they are in the same operation (over messages each
+  // message says so).
+  bool agreed() const { return agreed_; }
   // Waiting at a barrier: for which rank (of the group) and which barrier. Rank -1: not at one.
   int laggard() const { return at_barrier_ ? laggard_ : -1; }
   std::uint32_t barrier() const { return barrier_; }

@@ -1,6 +1,7 @@
 #include "lockstep/group/group.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -40,11 +41,13 @@ struct Neighbour {
   std::string host;
   std::vector<int> cores;
   Transport transport = Transport::automatic;
+  std::uint64_t job = 0;  // drawn by each rank; rank 0's names the job
 
   std::string to_wire() const {
     WireWriter writer;
     writer.put_text(host);
     writer.put(static_cast<std::uint8_t>(transport));
+    writer.put(job);
     writer.put(static_cast<std::uint32_t>(cores.size()));
     for (const int core : cores) writer.put(static_cast<std::int32_t>(core));
     return writer.bytes();
@@ -54,11 +57,20 @@ struct Neighbour {
     Neighbour neighbour;
     neighbour.host = reader.get_text();
     neighbour.transport = static_cast<Transport>(reader.get<std::uint8_t>());
+    neighbour.job = reader.get<std::uint64_t>();
     neighbour.cores.resize(std::min<std::size_t>(reader.get<std::uint32_t>(), bytes.size()));
     for (int& core : neighbour.cores) core = reader.get<std::int32_t>();
     return neighbour;
   }
 };
+
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+    fail_errno(errno, "cannot draw a random number");
+  }
+  return number;
+}
 
 class PrivateBlock final : public SharedBlock {
  public:
@@ -343,7 +355,7 @@ class Group::Impl {
   }
 
   std::vector<Neighbour> meet(const Deadline& deadline) {
-    const Neighbour own{host_key(), allowed_cores(), settings_.transport};
+    const Neighbour own{host_key(), allowed_cores(), settings_.transport, random_number()};
     std::vector<Neighbour> neighbours;
     for (const std::string& text : store_->exchange(own.to_wire(), deadline)) {
       neighbours.push_back(Neighbour::from_wire(text));
@@ -402,6 +414,8 @@ class Group::Impl {
     for (const auto& link : mesh_.links) fabric.links.push_back(link.get());
     EngineOptions options;
     options.operation_timeout = settings_.operation_timeout;
+    options.stall_after = settings_.stall_after;
+    options.record = {settings_.record_folder, fmt::format("{:016x}", neighbours[0].job), "world"};
     options.on_failure = [this](const Error& error) { store_->report(error); };
     const auto& own = neighbours[static_cast<std::size_t>(settings_.rank)].cores;
     const bool spare =

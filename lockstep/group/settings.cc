@@ -65,6 +65,18 @@ bool parse_switch(const char* name, const std::string& value) {
   fail(Code::invalid_argument, "{}='{}' is neither 0 nor 1", name, value);
 }
 
+std::string parse_record_folder(const Settings::Lookup& lookup) {
+  if (const auto folder = lookup("LOCKSTEP_RECORD")) {
+    if (folder->empty()) {
+      fail(Code::invalid_argument,
+           "LOCKSTEP_RECORD is set but empty; it is a folder, or none to write no records");
+    }
+    return *folder == "none" ? "" : *folder;
+  }
+  const std::string temporary = lookup("TMPDIR").value_or("");
+  return temporary.empty() ? "/tmp" : temporary;
+}
+
 void read_local(const Reader& read, Settings& settings) {
   settings.local_world_size = read.optional_number("LOCAL_WORLD_SIZE", 1, settings.world_size);
   settings.local_rank = read.optional_number("LOCAL_RANK", 0, kRanksMax - 1);
@@ -94,6 +106,10 @@ Settings Settings::from(const Lookup& lookup) {
   if (const auto seconds = read.optional_number("LOCKSTEP_JOIN_TIMEOUT", 1, kSecondsMax)) {
     settings.join_timeout = std::chrono::seconds(*seconds);
   }
+  if (const auto seconds = read.optional_number("LOCKSTEP_STALL_AFTER", 1, kSecondsMax)) {
+    settings.stall_after = std::chrono::seconds(*seconds);
+  }
+  settings.record_folder = parse_record_folder(lookup);
   // OMP_NUM_THREADS may be a list or garbage, which is OpenMP's to judge.
   if (const auto threads = lookup("OMP_NUM_THREADS")) {
     settings.compute_threads = static_cast<int>(parse_integer(*threads, 1, kRanksMax).value_or(0));

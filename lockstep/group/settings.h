@@ -35,6 +35,10 @@ struct Settings {
   // How long joining may take, and how long one operation may take.
   std::chrono::milliseconds join_timeout{120'000};
   std::chrono::milliseconds operation_timeout{300'000};
+  // After so long without a move in an operation, who waits for whom is logged.
+  std::chrono::milliseconds stall_after{10'000};
+  // Where the job's folder of flight records is made when the group fails; empty: none is written.
+  std::string record_folder;
   Transport transport = Transport::automatic;
   // The network interface, or the address of one, that connections between ranks use; empty: that
   // of the route to the master.

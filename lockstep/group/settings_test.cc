@@ -82,6 +82,21 @@ TEST(Settings, MalformedNumbersAreShownWithTheirBounds) {  // S-RDV-03
   EXPECT_THAT(refusal(kGood, "LOCKSTEP_TIMEOUT", "5s"), HasSubstr("LOCKSTEP_TIMEOUT='5s'"));
 }
 
+TEST(Settings, FlightRecordsGoWhereTemporaryFilesGoUnlessToldOtherwise) {
+  EXPECT_EQ(read(kGood).record_folder, "/tmp");
+  EXPECT_EQ(read({{"TMPDIR", "/scratch"}}).record_folder, "/scratch");
+  EXPECT_EQ(read({{"TMPDIR", "/scratch"}, {"LOCKSTEP_RECORD", "/r"}}).record_folder, "/r");
+  EXPECT_EQ(read({{"LOCKSTEP_RECORD", "none"}}).record_folder, "");
+  EXPECT_EQ(Settings().record_folder, "");
+  EXPECT_THAT(refusal(kGood, "LOCKSTEP_RECORD", ""), HasSubstr("LOCKSTEP_RECORD"));
+}
+
+TEST(Settings, AStallIsAMatterOfSeconds) {
+  EXPECT_EQ(read(kGood).stall_after, std::chrono::seconds(10));
+  EXPECT_EQ(read({{"LOCKSTEP_STALL_AFTER", "3"}}).stall_after, std::chrono::seconds(3));
+  EXPECT_THAT(refusal(kGood, "LOCKSTEP_STALL_AFTER", "0"), HasSubstr("LOCKSTEP_STALL_AFTER='0'"));
+}
+
 TEST(Settings, TheStoreKeepsOffThePortThatTorchrunHolds) {
   Variables variables = kGood;
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";

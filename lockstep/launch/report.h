@@ -33,7 +33,4 @@ std::vector<std::string> failure_report(const std::string& host,
                                         const std::vector<RankEnd>& failures,
                                         const std::vector<int>& stopped);
 
-// "ranks 0, 2–5": `ranks` ascending and not empty.
-std::string rank_list(const std::vector<int>& ranks);
-
 }  // namespace lockstep

@@ -65,12 +65,6 @@ TEST(ExitStatus, IsTheCodeOr128AndTheSignal) {
   EXPECT_EQ(exit_status_of(killed(0, SIGKILL)), 137);
 }
 
-TEST(RankList, JoinsNeighbours) {
-  EXPECT_EQ(rank_list({4}), "rank 4");
-  EXPECT_EQ(rank_list({0, 1}), "ranks 0, 1");
-  EXPECT_EQ(rank_list({0, 2, 3, 4, 5, 9}), "ranks 0, 2–5, 9");
-}
-
 TEST(SignalName, IsTheUsualOne) {
   EXPECT_EQ(signal_name(SIGSEGV), "SIGSEGV");
   EXPECT_EQ(signal_name(SIGKILL), "SIGKILL");

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/memory_events.h"
 
 namespace lockstep {

@@ -39,7 +39,8 @@ def agent_listener():
 
 def environment(variables):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
-    return {**kept, **{k: str(v) for k, v in variables.items() if v is not None}}
+    merged = {**kept, "LOCKSTEP_RECORD": "none", **variables}  # no litter in /tmp
+    return {k: str(v) for k, v in merged.items() if v is not None}
 
 
 class Job:
@@ -57,6 +58,7 @@ class Job:
         process = subprocess.Popen(
             [*prefix, PROBE, mode, str(elements)],
             env=environment(variables),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -5,6 +5,9 @@
 //   exit   one all_reduce, then rank 0 calls exit(0) without ending its group
 //   throw  rank 1 throws in its fifth step what nobody catches
 //   exit3  rank 1 exits with 3 in its fifth step
+//   wait   four all_reduces, prints "ready"; then rank 1 waits for a byte (or the end) of standard
+//          input before its fifth, and rank 2 waits for one between submitting it and waiting
+//   differ four all_reduces; in the fifth rank 1 has 2 elements fewer
 //   sleep  joins, prints "joined", and waits to be killed
 #include <fmt/format.h>
 #include <unistd.h>
@@ -51,6 +54,19 @@ void run(const std::string& mode, std::size_t elements) {
     if (group.rank() == 1 && mode == "exit3") std::exit(3);
     if (group.rank() == 1) throw std::runtime_error("the user's own mistake");
     reduce();
+  } else if (mode == "wait" || mode == "differ") {
+    for (int i = 1; i < 4; ++i) reduce();
+    if (mode == "differ") {
+      if (group.rank() == 1) elements -= 2;
+      return reduce();
+    }
+    say("ready");
+    if (group.rank() == 1) std::getchar();
+    if (group.rank() != 2) return reduce();
+    const Work work =
+        group.async().all_reduce({values.data(), static_cast<std::int64_t>(elements), DType::f32});
+    std::getchar();
+    work.wait();
   } else if (mode == "exit") {
     if (group.rank() == 0) std::exit(0);
     reduce();

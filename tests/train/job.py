@@ -19,6 +19,7 @@ SECONDS_MAX = 240
 def clean_environment(extra=None):
     dropped = ("LOCKSTEP_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMP_NUM_THREADS")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    environment["LOCKSTEP_RECORD"] = "none"  # no litter in /tmp
     environment.update(extra or {})
     return environment
 
