@@ -7,7 +7,8 @@ from collectives_report import size_text
 
 COLUMNS = 2
 PANEL_WIDTH, PANEL_HEIGHT = 470, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 34, 44
+LEFT, RIGHT, TOP, BOTTOM = 78, 16, 34, 44
+NAMED_SIZES_APART = 52  # pixels
 HEAD = 56
 # Told apart by those who see colours differently, too; the ends of lines carry shapes.
 COLOURS = {"lockstep": "#0b6e4f", "openmpi": "#d55e00", "mpich": "#0072b2", "gloo": "#a0509a",
@@ -71,25 +72,33 @@ def curve(system, rows, x_of, y_of):
     return parts + [marker(system, x, y) for x, y in points("median_us")]
 
 
+def decade_text(power):
+    """10 to that power GB/s."""
+    for unit, exponent in (("GB/s", 0), ("MB/s", -3), ("kB/s", -6)):
+        if power >= exponent:
+            break
+    return f"{10.0 ** (power - exponent):g} {unit}"
+
+
 def axes(left, top, right, bottom, sizes, low, high, x_of, y_of):
     parts = []
-    # At most eight sizes are named.
-    every = -(-len(sizes) // 8)
-    for i, size in enumerate(sizes):
+    named_to = -math.inf
+    for size in sizes:
         x = x_of(size)
         parts.append(line(x, top, x, bottom, "grid"))
-        if i % every == 0:
+        if x >= named_to + NAMED_SIZES_APART:
             parts.append(text(x, bottom + 15, size_text(size)))
+            named_to = x
     for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
         y = y_of(10.0 ** power)
         parts.append(line(left, y, right, y, "grid"))
-        parts.append(text(left - 6, y + 4, f"{10.0 ** power:g}", "end"))
+        parts.append(text(left - 6, y + 4, decade_text(power), "end"))
     parts.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
                  f'height="{bottom - top:.1f}" class="axis"/>')
     parts.append(text((left + right) / 2, bottom + 33, "bytes of the tensor"))
     middle = (top + bottom) / 2
-    parts.append(f'<g transform="rotate(-90 {left - 46:.1f} {middle:.1f})">'
-                 f'{text(left - 46, middle + 4, "GB/s (bytes / median time)")}</g>')
+    parts.append(f'<g transform="rotate(-90 {left - 64:.1f} {middle:.1f})">'
+                 f'{text(left - 64, middle + 4, "bytes / median time")}</g>')
     return parts
 
 

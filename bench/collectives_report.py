@@ -13,16 +13,21 @@ def size_text(size):
     return f"{size} B"
 
 
-def time_text(us):
-    if us >= 100_000:
-        return f"{us / 1000:.0f} ms"
-    if us >= 1000:
-        return f"{us / 1000:.3g} ms"
-    return f"{us:.3g} µs"
+def three_digits(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def time_text(row):
+    """Median (p10 to p90), in the unit that suits the median."""
+    scale, unit = (1000, "ms") if row["median_us"] >= 1000 else (1, "µs")
+    median, p10, p90 = (three_digits(row[x] / scale) for x in ("median_us", "p10_us", "p90_us"))
+    return f"{median} ({p10} to {p90}) {unit}"
 
 
 def rate_text(gb_per_s):
-    return f"{gb_per_s:.1f}" if gb_per_s >= 10 else f"{gb_per_s:.2g}"
+    if gb_per_s < 0.01:
+        return f"{gb_per_s * 1000:.2g} MB/s"
+    return f"{gb_per_s:.1f} GB/s" if gb_per_s >= 10 else f"{gb_per_s:.2g} GB/s"
 
 
 class Samples:
@@ -122,7 +127,7 @@ class Comparison:
         found = []
         if self.ratio:
             found.append(f"{self.ratio:.2f} × {NAMES[self.best_peer]}")
-        if self.limit_share:
+        if self.limit_share and self.target and self.target.limit_share:
             found.append(f"{self.limit_share:.0%} of the limit")
         if self.part.hosts and self.ours:
             found.append(f"{self.ours['line_share']:.1%} of the line")
@@ -160,8 +165,7 @@ def part_table(part, rows):
         for system in systems:
             row = compared.by_system.get(system)
             cells.append("" if row is None else
-                         f"{time_text(row['median_us'])} ({time_text(row['p10_us'])} to "
-                         f"{time_text(row['p90_us'])}), {rate_text(row['gb_per_s'])} GB/s")
+                         f"{time_text(row)}, {rate_text(row['gb_per_s'])}")
         asked = compared.target.words() if compared.target else ""
         cells += [compared.finding(), f"{asked}: {compared.verdict()}" if asked else ""]
         lines.append(cells)

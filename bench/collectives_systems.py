@@ -132,8 +132,11 @@ class Systems:
 
 
 def read_rows(path):
-    with open(path) as file:
-        return [json.loads(line) for line in file]
+    try:
+        with open(path) as file:
+            return [json.loads(line) for line in file]
+    except FileNotFoundError:
+        raise Failed(f"no figures in {path}") from None
 
 
 def pin(core):
