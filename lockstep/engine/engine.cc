@@ -14,14 +14,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kMessageChunkBytes = 4 << 20;
-constexpr std::int64_t kTreeChunkBytes = 1 << 20;
-constexpr std::int64_t kCacheLineBytes = 64;
+constexpr std::size_t kAlignBytes = 64;
+// Handles that are kept for later operations.
+constexpr std::size_t kPoolMax = 256;
 // A wait in the arena looks up from time to time, in case a wake-up came just before it slept.
 constexpr int kArenaWaitMsMax = 100;
 // The progress thread looks for work by itself for so long after the last submit.
 constexpr std::int64_t kAttentiveUs = 1'000'000;
-constexpr std::size_t kPlansMax = 4096;
+// A rank that waits for its neighbours and for messages at once looks so often at the one while it
+// sleeps on the other.
+constexpr int kMixedWaitMs = 1;
 constexpr std::chrono::milliseconds kCauseWait{200};
 
 std::int64_t now_us() {
@@ -31,16 +33,18 @@ std::int64_t now_us() {
 
 }  // namespace
 
+// Where finished tasks wait to be used again.
+struct Engine::Pool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Task>> free;  // guarded by mutex
+  bool closed = false;                      // guarded by mutex
+};
+
 // An operation from submit to completion. Its own fields belong to the driver until done_ is set.
 class Engine::Task final : public internal::Completion {
  public:
-  Task(Engine* engine, const Request& request, std::shared_ptr<const Plan> plan,
-       const Announcement& announcement, const SharedRegion* region)
-      : engine_(engine),
-        request_(request),
-        plan_(std::move(plan)),
-        announcement_(announcement),
-        region_(region) {}
+  explicit Task(Engine* engine)
+      : engine_(engine), pool_(engine->pool_), execution_(engine->fabric_) {}
 
   void wait() override {
     engine_->wait_for(*this);
@@ -52,16 +56,26 @@ class Engine::Task final : public internal::Completion {
   }
   std::optional<Error> error() override { return is_done() ? error_ : std::nullopt; }
   bool is_done() const { return done_.load(std::memory_order_acquire); }
+  bool is_send() const { return request_.operation == Operation::send; }
+
+ protected:
+  void dispose() override {
+    std::unique_ptr<Task> self(this);
+    decision_ = {};
+    const auto pool = pool_;
+    const std::lock_guard lock(pool->mutex);
+    if (!pool->closed && pool->free.size() < kPoolMax) pool->free.push_back(std::move(self));
+  }
 
  private:
   friend class Engine;
 
   Engine* const engine_;  // outlives the operation: its destructor completes what is left
-  const Request request_;
-  const std::shared_ptr<const Plan> plan_;
-  const Announcement announcement_;
-  const SharedRegion* const region_;
-  std::optional<Execution> execution_;
+  const std::shared_ptr<Pool> pool_;
+  Request request_;
+  Decision decision_;
+  Execution execution_;
+  bool started_ = false;
   std::optional<Deadline> deadline_;
   std::optional<Error> error_;
   std::atomic<bool> done_{false};
@@ -71,9 +85,13 @@ class Engine::Task final : public internal::Completion {
 Engine::Engine(const Fabric& fabric, EngineOptions options)
     : fabric_(fabric),
       options_(std::move(options)),
+      pool_(std::make_shared<Pool>()),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       abort_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       stall_(options_.stall_after),
+      planner_(fabric_, options_.planner),
+      sent_to_(static_cast<std::size_t>(fabric.ranks)),
+      received_from_(static_cast<std::size_t>(fabric.ranks)),
       recorder_(fabric.rank, fabric.ranks, options_.record),
       notices_(fmt::format("rank {}", fabric.rank)) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
@@ -94,6 +112,9 @@ Engine::~Engine() {
     finish_all();
   }
   notices_.say();
+  const std::lock_guard lock(pool_->mutex);
+  pool_->closed = true;
+  pool_->free.clear();
 }
 
 void Engine::watch(int fd, std::function<bool()> on_readable) {
@@ -106,84 +127,58 @@ void Engine::watch(int fd, std::function<bool()> on_readable) {
 
 void Engine::add_region(const SharedRegion* region) {
   const std::lock_guard lock(mutex_);
-  regions_.push_back(region);
+  planner_.add_region(region);
 }
 
 void Engine::remove_region(const SharedRegion* region) {
   const std::lock_guard lock(mutex_);
-  std::erase(regions_, region);
+  planner_.remove_region(region);
 }
 
-const SharedRegion* Engine::region_of(const TensorView& data) const {
-  const auto* begin = static_cast<const std::byte*>(data.data);
-  for (const SharedRegion* region : regions_) {
-    const std::byte* own = region->by_rank[static_cast<std::size_t>(fabric_.rank)];
-    if (data.count > 0 && begin >= own && begin + data.bytes() <= own + region->bytes) {
-      return region;
+// Operations of the whole group are numbered together, sends by pair.
+std::uint64_t Engine::number_of(const Request& request) {
+  if (request.operation != Operation::send) return sequence_++;
+  const auto peer = static_cast<std::size_t>(request.peer);
+  return request.root == fabric_.rank ? sent_to_[peer]++ : received_from_[peer]++;
+}
+
+Engine::Task* Engine::enqueue(const Request& request) {
+  std::unique_ptr<Task> task;
+  {
+    const std::lock_guard lock(pool_->mutex);
+    if (!pool_->free.empty()) {
+      task = std::move(pool_->free.back());
+      pool_->free.pop_back();
     }
   }
-  return nullptr;
-}
-
-std::shared_ptr<const Plan> Engine::plan_for(const Request& request, Needs needs,
-                                             const Algorithm& by) {
-  const TensorView& sized =
-      request.operation == Operation::all_gather ? request.input : request.data;
-  const std::size_t element_bytes = size_of(sized.dtype);
-  const PlanKey key{request.operation, needs, request.root, sized.count, element_bytes};
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-  std::int64_t chunk_bytes = kMessageChunkBytes;
-  if (request.operation == Operation::broadcast) chunk_bytes = kTreeChunkBytes;
-  if (needs != Needs::messages) {
-    chunk_bytes = static_cast<std::int64_t>(fabric_.arena->scratch_bytes() / 2);
-  }
-  const auto element = static_cast<std::int64_t>(element_bytes);
-  const Shape shape{request.operation,    fabric_.ranks, fabric_.rank,
-                    request.root,         sized.count,   kCacheLineBytes / element,
-                    chunk_bytes / element};
-  if (plans_.size() >= kPlansMax) plans_.clear();
-  return plans_[key] = std::make_shared<const Plan>(by.make(shape));
-}
-
-std::shared_ptr<Engine::Task> Engine::enqueue(const Request& request) {
+  if (task == nullptr) task = std::make_unique<Task>(this);
   const std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
-  const SharedRegion* region = region_of(request.data);
-  const Reach reach{region != nullptr && fabric_.arena != nullptr, fabric_.arena != nullptr};
-  const Algorithm& algorithm = choose(request.operation, reach);
-  const TensorView& sized =
-      request.operation == Operation::all_gather ? request.input : request.data;
-  Announcement announcement;
-  announcement.sequence = sequence_++;
-  announcement.operation = static_cast<std::uint8_t>(request.operation);
-  announcement.needs = static_cast<std::uint8_t>(algorithm.needs);
-  announcement.dtype = sized.dtype;
-  announcement.reduce = request.reduce;
-  announcement.root = request.root;
-  announcement.count = sized.count;
-  if (algorithm.needs == Needs::shared_data) {
-    const std::byte* own = region->by_rank[static_cast<std::size_t>(fabric_.rank)];
-    const auto offset = static_cast<const std::byte*>(request.data.data) - own;
-    announcement.place = region->id << 40 | static_cast<std::uint64_t>(offset);
-  }
-  auto task = std::make_shared<Task>(this, request, plan_for(request, algorithm.needs, algorithm),
-                                     announcement, region);
-  task->ticket_ = recorder_.submitted(announcement, algorithm.name, request.data.bytes());
-  queue_.push_back(task);
+  task->decision_ = planner_.decide(request);
+  task->decision_.announcement.sequence = number_of(request);
+  task->request_ = request;
+  task->started_ = false;
+  task->error_.reset();
+  task->done_.store(false, std::memory_order_relaxed);
+  const Announcement& announcement = task->decision_.announcement;
+  task->ticket_ = recorder_.submitted(
+      announcement, task->decision_.algorithm->name,
+      static_cast<std::size_t>(announcement.count) * size_of(announcement.dtype));
+  queue_.push_back(task.get());
+  task->retain();
   pending_.fetch_add(1);
   last_submit_us_.store(now_us(), std::memory_order_relaxed);
-  return task;
+  return task.release();
 }
 
 Work Engine::submit(const Request& request) {
-  auto task = enqueue(request);
+  Work work(enqueue(request));
   if (options_.takeover.count() == 0 || sleeping_.load()) wake();
-  return Work(std::move(task));
+  return work;
 }
 
 void Engine::run(const Request& request) {
-  const auto task = enqueue(request);
-  task->wait();
+  Work(enqueue(request)).wait();
 }
 
 void Engine::wait_for(Task& task) {
@@ -193,8 +188,7 @@ void Engine::wait_for(Task& task) {
     const std::lock_guard driving(drive_mutex_);
     while (!task.is_done()) {
       drive();
-      if (task.is_done()) break;
-      if (const auto first = front()) block(*first);
+      if (!task.is_done()) block();
     }
   }
   callers_driving_.fetch_sub(1);
@@ -213,104 +207,173 @@ bool Engine::poll() {
   return pending_.load(std::memory_order_acquire) == 0;
 }
 
-std::shared_ptr<Engine::Task> Engine::front() const {
+Engine::Task* Engine::front() const {
   const std::lock_guard lock(mutex_);
   return queue_.empty() ? nullptr : queue_.front();
 }
 
-void Engine::drive() {
-  last_driven_us_.store(now_us(), std::memory_order_relaxed);
-  while (const auto task = front()) {
-    if (failed_.load()) return finish_all();
-    try {
-      if (!advance(*task)) return;
-    } catch (const Error& error) {
-      recorder_.finished(task->ticket_, false);
-      if (error.code() == Code::peer_lost) await_cause();
-      fail_here(error);
-      return finish_all();
-    } catch (const std::exception& error) {  // no memory for scratch, say
-      fail_here(Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
-                                            describe(task->announcement_), error.what())));
-      return finish_all();
-    }
-    if (task->request_.operation == Operation::all_reduce) {
-      bytes_reduced_.fetch_add(static_cast<std::int64_t>(task->request_.data.bytes()));
-    }
-    finish(task, std::nullopt);
+void Engine::look_at_queue() {
+  driven_.clear();
+  const std::lock_guard lock(mutex_);
+  for (Task* task : queue_) {
+    if (!driven_.empty() && !task->is_send()) break;
+    driven_.push_back(task);
+    if (!task->is_send()) break;
   }
 }
 
-bool Engine::advance(Task& task) {
-  if (!task.execution_) {
-    const std::size_t needed =
-        static_cast<std::size_t>(task.plan_->scratch_count) * size_of(task.announcement_.dtype);
-    if (task.plan_->needs == Needs::messages && private_scratch_.size() < needed) {
-      private_scratch_.resize(needed);
+void Engine::drive() {
+  last_driven_us_.store(now_us(), std::memory_order_relaxed);
+  for (bool completed = true; completed;) {
+    completed = false;
+    if (failed_.load()) return finish_all();
+    look_at_queue();
+    for (Task* task : driven_) {
+      try {
+        if (!advance(*task)) continue;
+      } catch (const Error& error) {
+        recorder_.finished(task->ticket_, false);
+        if (error.code() == Code::peer_lost) await_cause();
+        fail_here(error);
+        return finish_all();
+      } catch (const std::exception& error) {  // no memory for scratch, say
+        fail_here(Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
+                                              describe(task->decision_.announcement),
+                                              error.what())));
+        return finish_all();
+      }
+      if (task->request_.operation == Operation::all_reduce) {
+        bytes_reduced_.fetch_add(task->request_.count *
+                                 static_cast<std::int64_t>(size_of(task->request_.dtype)));
+      }
+      finish(task, std::nullopt);
+      completed = true;
+      break;  // driven_ is out of date
     }
-    task.execution_.emplace(task.request_, task.plan_, task.announcement_, fabric_, task.region_,
-                            private_scratch_.data());
-    task.deadline_.emplace(Deadline::after(options_.operation_timeout));
-    recorder_.started(task.ticket_);
   }
-  Execution& execution = *task.execution_;
+}
+
+void Engine::start(Task& task) {
+  const Plan& plan = *task.decision_.plan;
+  const DType dtype = task.request_.dtype;
+  const bool own = !plan.needs.shared_scratch || fabric_.arena == nullptr;
+  const auto scratch = own ? static_cast<std::size_t>(plan.scratch_count) * size_of(dtype) : 0;
+  const auto partials =
+      static_cast<std::size_t>(plan.partial_count) * size_of(accumulation_type(dtype));
+  const std::size_t partials_at = (scratch + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+  // Sends, which go on side by side, need none.
+  if (workspace_.size() < partials_at + partials + kAlignBytes) {
+    workspace_.resize(partials_at + partials + kAlignBytes);
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
+  std::byte* base = workspace_.data() + (kAlignBytes - address % kAlignBytes) % kAlignBytes;
+  task.execution_.start(task.request_, task.decision_.plan, task.decision_.announcement,
+                        task.decision_.data, task.decision_.input, {base, base + partials_at});
+  task.started_ = true;
+  task.deadline_.emplace(Deadline::after(options_.operation_timeout));
+  recorder_.started(task.ticket_);
+}
+
+bool Engine::advance(Task& task) {
+  if (!task.started_) start(task);
+  Execution& execution = task.execution_;
   if (execution.advance()) return true;
+  if (!execution.agreed()) execution.check_neighbours();
   watch_for_stall(execution);
   if (someone_left_.load() && fabric_.arena != nullptr) {
     // Whoever left had arrived everywhere it ever will before it said so.
     if (execution.advance()) return true;
-    const std::lock_guard lock(mutex_);
-    for (const int rank : execution.blocked_on()) {
-      if (const auto left = left_.find(rank); left != left_.end()) {
-        fail(Code::peer_lost, "rank {} waits in {} for rank {}, which {}", fabric_.rank,
-             describe(task.announcement_), rank, left->second);
-      }
-    }
+    check_departed(task);
   }
   if (task.deadline_->passed()) {
     fail(Code::timeout, "rank {} waited {:.1f} s in {} for {}", fabric_.rank,
-         task.deadline_->elapsed_s(), describe(task.announcement_), waits_for(execution, fabric_));
+         task.deadline_->elapsed_s(), describe(execution.announcement()),
+         waits_for(execution, fabric_));
   }
   return false;
 }
 
-void Engine::block(const Task& task) {
-  const Execution& execution = *task.execution_;
-  const int left_ms = std::min(task.deadline_->remaining_ms(), stall_.remaining_ms());
-  if (fabric_.arena != nullptr) {
-    if (execution.laggard() < 0) return;
-    fabric_.arena->wait_for(execution.laggard(), execution.barrier(),
-                            std::chrono::milliseconds(std::min(left_ms, kArenaWaitMsMax)),
+void Engine::check_departed(Task& task) {
+  if (task.execution_.laggard() < 0) return;  // a link notices by itself
+  const std::lock_guard lock(mutex_);
+  for (const int rank : task.execution_.blocked_on()) {
+    if (const auto left = left_.find(rank); left != left_.end()) {
+      fail(Code::peer_lost, "rank {} waits in {} for rank {}, which {}", fabric_.rank,
+           describe(task.decision_.announcement), rank, left->second);
+    }
+  }
+}
+
+bool Engine::at_barrier_only() const {
+  if (driven_.size() != 1 || driven_[0]->execution_.laggard() < 0) return false;
+  for (const Link* link : fabric_.links) {
+    if (link != nullptr && link->wanted_events() != 0) return false;
+  }
+  return true;
+}
+
+void Engine::add_link_fds(std::vector<pollfd>& fds) const {
+  for (const Link* link : fabric_.links) {
+    if (link != nullptr && link->wanted_events() != 0) {
+      fds.push_back({link->fd(), link->wanted_events(), 0});
+    }
+  }
+}
+
+int Engine::patience_ms() const {
+  int left_ms = stall_.remaining_ms();
+  for (const Task* task : driven_) left_ms = std::min(left_ms, task->deadline_->remaining_ms());
+  return left_ms;
+}
+
+void Engine::block() {
+  if (driven_.empty()) return;
+  if (at_barrier_only()) {
+    const Execution& execution = driven_[0]->execution_;
+    const auto laggard = std::find(fabric_.local.begin(), fabric_.local.end(),
+                                   execution.laggard()) -
+                         fabric_.local.begin();
+    fabric_.arena->wait_for(static_cast<int>(laggard), execution.barrier(),
+                            std::chrono::milliseconds(std::min(patience_ms(), kArenaWaitMsMax)),
                             options_.spin);
     return;
   }
+  // Awake for a while after the last move, then asleep.
+  std::uint64_t moves = 0;
+  bool at_barrier = false;
+  for (const Task* task : driven_) {
+    moves += task->execution_.moves();
+    at_barrier = at_barrier || task->execution_.laggard() >= 0;
+  }
+  const std::int64_t now = now_us();
+  if (moves != moves_) {
+    moves_ = moves;
+    moved_us_ = now;
+  }
+  if (now - moved_us_ < options_.spin.count() && !failed_.load()) return;
   poll_fds_.clear();
   poll_fds_.push_back({abort_fd_.get(), POLLIN, 0});
-  for (const Link* link : fabric_.links) {
-    if (link != nullptr && link->wanted_events() != 0) {
-      poll_fds_.push_back({link->fd(), link->wanted_events(), 0});
-    }
-  }
-  ::poll(poll_fds_.data(), poll_fds_.size(), left_ms);
+  add_link_fds(poll_fds_);
+  ::poll(poll_fds_.data(), poll_fds_.size(), at_barrier ? kMixedWaitMs : patience_ms());
 }
 
-void Engine::finish(const std::shared_ptr<Task>& task, std::optional<Error> error) {
+void Engine::finish(Task* task, std::optional<Error> error) {
   {
     const std::lock_guard lock(mutex_);
-    LOCKSTEP_CHECK(queue_.front() == task);
-    queue_.pop_front();
+    queue_.erase(std::find(queue_.begin(), queue_.end(), task));
   }
   if (!error) {
     recorder_.finished(task->ticket_, true);
     if (stall_.complete()) {
-      notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task->announcement_),
-                                stall_.stalled_s()));
+      notices_.post(fmt::format("{} goes on after {:.0f} s",
+                                describe(task->decision_.announcement), stall_.stalled_s()));
       wake();
     }
   }
   task->error_ = std::move(error);
   task->done_.store(true, std::memory_order_release);
   pending_.fetch_sub(1);
+  task->release();
 }
 
 void Engine::watch_for_stall(const Execution& execution) {
@@ -333,8 +396,9 @@ void Engine::watch_for_stall(const Execution& execution) {
 void Engine::write_record() {
   if (stop_ || recorder_.written()) return;
   std::vector<Recorder::Waiting> waiting;
-  if (const auto task = front(); task != nullptr && task->execution_) {
-    waiting.emplace_back(task->ticket_, task->execution_->blocked_on());
+  look_at_queue();
+  for (const Task* task : driven_) {
+    if (task->started_) waiting.emplace_back(task->ticket_, task->execution_.blocked_on());
   }
   const auto cause = failure();
   if (auto line = recorder_.write(*cause, waiting)) notices_.post(std::move(*line));
@@ -342,7 +406,7 @@ void Engine::write_record() {
 
 void Engine::finish_all() {
   write_record();
-  while (const auto task = front()) {
+  while (Task* task = front()) {
     std::optional<Error> cause;
     {
       const std::lock_guard lock(mutex_);
@@ -453,26 +517,23 @@ int Engine::progress(std::vector<pollfd>& fds) {
     std::unique_lock driving(drive_mutex_, std::try_to_lock);
     if (!driving.owns_lock()) return std::max(takeover_ms, 1);
     drive();
-    const auto task = front();
-    if (task == nullptr || !task->execution_) return 0;
-    if (fabric_.arena != nullptr) {
+    if (driven_.empty() || front() == nullptr) return 0;
+    if (at_barrier_only()) {
       if (takeover_ms > 0) return takeover_ms;
-      const int laggard = task->execution_->laggard();
-      const std::uint32_t barrier = task->execution_->barrier();
+      const Execution& execution = driven_[0]->execution_;
+      const auto laggard = std::find(fabric_.local.begin(), fabric_.local.end(),
+                                     execution.laggard()) -
+                           fabric_.local.begin();
+      const std::uint32_t barrier = execution.barrier();
       driving.unlock();
       // Not for longer: the descriptors need an ear, too.
-      if (laggard >= 0) {
-        fabric_.arena->wait_for(laggard, barrier, std::chrono::milliseconds(1),
-                                std::chrono::microseconds(0));
-      }
+      fabric_.arena->wait_for(static_cast<int>(laggard), barrier, std::chrono::milliseconds(1),
+                              std::chrono::microseconds(0));
       return 0;
     }
-    for (const Link* link : fabric_.links) {
-      if (link != nullptr && link->wanted_events() != 0) {
-        fds.push_back({link->fd(), link->wanted_events(), 0});
-      }
-    }
-    return std::min({task->deadline_->remaining_ms(), stall_.remaining_ms(), 1000});
+    add_link_fds(fds);
+    const bool mixed = driven_[0]->execution_.laggard() >= 0;
+    return mixed ? kMixedWaitMs : std::min(patience_ms(), 1000);
   }
   if (takeover_ms > 0 && now_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
   sleeping_ = true;

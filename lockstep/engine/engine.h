@@ -1,5 +1,6 @@
-// Engine: carries out the operations of one group, in the order in which they were submitted, one
-// at a time. An operation advances whenever somebody drives it: a caller in wait(), a caller in
+// Engine: carries out the operations of one group in the order in which they were submitted, one at
+// a time; only sends and receives between two ranks that follow one another go on side by side (a
+// rank may send before its peer receives, and the other way round). An operation advances whenever somebody drives it: a caller in wait(), a caller in
 // poll(), or the progress thread. At most one thread drives at a time.
 //
 // Failure is sticky: once an operation has failed, or break_with() was called, everything under way
@@ -11,7 +12,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,11 +21,11 @@
 
 #include "lockstep/engine/execution.h"
 #include "lockstep/engine/notices.h"
+#include "lockstep/engine/planner.h"
 #include "lockstep/engine/recorder.h"
 #include "lockstep/engine/stall.h"
 #include "lockstep/engine/work.h"
 #include "lockstep/env/fd.h"
-#include "lockstep/plan/algorithms.h"
 
 namespace lockstep {
 
@@ -36,9 +36,10 @@ struct EngineOptions {
   // cores to spare, or bytes cross a network); else it waits so long, because it would only take
   // the core from the thread that computes and will poll.
   std::chrono::milliseconds takeover{0};
-  // How long a caller that waits in the arena keeps its core busy before it sleeps. Zero where
-  // ranks share cores.
+  // How long a caller that waits keeps its core busy before it sleeps. Zero where ranks share
+  // cores.
   std::chrono::microseconds spin{0};
+  PlannerOptions planner;
   // After so long without a move of the operation under way, who waits for whom is logged.
   std::chrono::milliseconds stall_after{10'000};
   // Whether and where the last operations are written when the group fails.
@@ -77,25 +78,34 @@ class Engine {
  private:
   class Task;
 
-  std::shared_ptr<Task> enqueue(const Request& request);
-  std::shared_ptr<const Plan> plan_for(const Request& request, Needs needs, const Algorithm& by);
-  const SharedRegion* region_of(const TensorView& data) const;
+  struct Pool;
+
+  Task* enqueue(const Request& request);
+  std::uint64_t number_of(const Request& request);
   void wait_for(Task& task);
   // These need drive_mutex_.
   void drive();
   bool advance(Task& task);
-  void block(const Task& task);
+  void start(Task& task);
+  void check_departed(Task& task);
+  // Puts the operations that may go on now into driven_.
+  void look_at_queue();
+  // Sleeps until something may have moved. Whether an arena or links are waited for decides how.
+  void block();
+  bool at_barrier_only() const;
+  void add_link_fds(std::vector<pollfd>& fds) const;
+  int patience_ms() const;
   void finish_all();
   void write_record();
   void watch_for_stall(const Execution& execution);
-  void finish(const std::shared_ptr<Task>& task, std::optional<Error> error);
+  void finish(Task* task, std::optional<Error> error);
 
   void fail_here(const Error& error);
   // A link that breaks is often only how this rank learns that another has failed for a reason that
   // is on its way here as well: waits a moment for that one.
   void await_cause();
   bool set_failure(const Error& error);
-  std::shared_ptr<Task> front() const;
+  Task* front() const;
 
   void progress_loop();
   // Drives if it is the progress thread's turn; how long poll(2) may sleep then.
@@ -105,32 +115,29 @@ class Engine {
   // Constant after construction.
   const Fabric fabric_;
   const EngineOptions options_;
+  const std::shared_ptr<Pool> pool_;  // handles may outlive the engine, and the pool serves them
   const Fd wake_fd_;
   const Fd abort_fd_;  // readable from the first failure on, so that no poll(2) sleeps through it
 
   // Whoever holds drive_mutex_ drives, and owns these.
   std::mutex drive_mutex_;
-  std::vector<std::byte> private_scratch_;
+  std::vector<std::byte> workspace_;
+  std::vector<Task*> driven_;
+  std::uint64_t moves_ = 0;  // of driven_, when they were last seen to move, and then
+  std::int64_t moved_us_ = 0;
   std::vector<pollfd> poll_fds_;
   StallWatch stall_;
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
-  std::deque<std::shared_ptr<Task>> queue_;
+  std::vector<Task*> queue_;
   std::optional<Error> failure_;
   std::map<int, std::string> left_;
   std::map<int, std::function<bool()>> watched_;
-  std::vector<const SharedRegion*> regions_;
-  struct PlanKey {
-    Operation operation;
-    Needs needs;
-    int root;
-    std::int64_t count;
-    std::size_t element_bytes;
-    auto operator<=>(const PlanKey&) const = default;
-  };
-  std::map<PlanKey, std::shared_ptr<const Plan>> plans_;
+  Planner planner_;
   std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sent_to_;        // by rank: sends so far
+  std::vector<std::uint64_t> received_from_;  // by rank
 
   // Any thread.
   Recorder recorder_;

@@ -64,13 +64,6 @@ void Execution::start(const Request& request, std::shared_ptr<const Plan> plan,
   receives_.clear();
   sends_.clear();
   landed_ = left_ = 0;
-  receives_due_.clear();
-  sends_due_.clear();
-  if (!uses_links_) return;
-  for (const Link* link : fabric_.links) {
-    sends_due_.push_back(link == nullptr ? 0 : link->sent());
-    receives_due_.push_back(link == nullptr ? 0 : link->received());
-  }
 }
 
 bool Execution::advance() {
@@ -109,16 +102,14 @@ bool Execution::step(const Step& step) {
       return pass_barrier();
     case StepKind::send: {
       const Location& from = plan_->sources(step)[0];
-      const auto peer = static_cast<std::size_t>(step.peer);
-      fabric_.links[peer]->send({resolve(from), bytes_of(from)}, announcement_);
-      sends_.push_back({step.peer, ++sends_due_[peer]});
+      Link& link = *fabric_.links[static_cast<std::size_t>(step.peer)];
+      sends_.push_back({step.peer, link.send({resolve(from), bytes_of(from)}, announcement_)});
       return true;
     }
     case StepKind::receive: {
       const Location& to = plan_->destinations(step)[0];
-      const auto peer = static_cast<std::size_t>(step.peer);
-      fabric_.links[peer]->receive({resolve(to), bytes_of(to)}, announcement_);
-      receives_.push_back({step.peer, ++receives_due_[peer]});
+      Link& link = *fabric_.links[static_cast<std::size_t>(step.peer)];
+      receives_.push_back({step.peer, link.receive({resolve(to), bytes_of(to)}, announcement_)});
       return true;
     }
     case StepKind::wait:
@@ -227,13 +218,18 @@ std::vector<int> Execution::blocked_on() const {
     }
     return ranks;
   }
-  for (std::size_t peer = 0; peer < sends_due_.size(); ++peer) {
-    const Link* link = fabric_.links[peer];
-    if (link == nullptr) continue;
-    if (link->received() < receives_due_[peer] || link->sent() < sends_due_[peer]) {
-      ranks.push_back(static_cast<int>(peer));
-    }
+  const auto wait_for = [&](int peer) {
+    if (std::find(ranks.begin(), ranks.end(), peer) == ranks.end()) ranks.push_back(peer);
+  };
+  for (std::size_t i = landed_; i < receives_.size(); ++i) {
+    const Link& link = *fabric_.links[static_cast<std::size_t>(receives_[i].peer)];
+    if (link.received() < receives_[i].number) wait_for(receives_[i].peer);
   }
+  for (std::size_t i = left_; i < sends_.size(); ++i) {
+    const Link& link = *fabric_.links[static_cast<std::size_t>(sends_[i].peer)];
+    if (link.sent() < sends_[i].number) wait_for(sends_[i].peer);
+  }
+  std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
 

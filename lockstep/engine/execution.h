@@ -118,8 +118,6 @@ class Execution {
   std::vector<Transfer> sends_;
   std::size_t landed_ = 0;
   std::size_t left_ = 0;
-  std::vector<std::int64_t> receives_due_;  // by peer: Link::received() once all have landed
-  std::vector<std::int64_t> sends_due_;     // by peer: Link::sent() once all have left
   std::vector<std::byte*> destinations_;
   std::vector<Source> sources_;
 };

@@ -24,13 +24,16 @@ double seconds(StallWatch::Clock::duration time) {
 
 // Before the first barrier of an operation a peer is waited for because it has not come to it;
 // after that, because it is slower in it.
-std::string place_of(int peer, const Execution& execution, const Arena& arena) {
+std::string place_of(int peer, const Execution& execution, const Fabric& fabric) {
+  const auto here = std::find(fabric.local.begin(), fabric.local.end(), peer);
+  if (here == fabric.local.end()) return "is on another host";
   if (execution.agreed()) return "is in it, too";
   const std::uint64_t number = execution.announcement().sequence;
   if (number == 0) return "has not come to it";
-  const Announcement last = arena.announced(peer, number - 1);
-  if (last.sequence != number - 1) return "has not come to it";
-  return fmt::format("has not come to it (its last: {})", describe(last));
+  const auto index = static_cast<int>(here - fabric.local.begin());
+  const auto last = fabric.arena->announced(index, number - 1);
+  if (!last || last->sequence != number - 1) return "has not come to it";
+  return fmt::format("has not come to it (its last: {})", describe(*last));
 }
 
 }  // namespace
@@ -79,7 +82,7 @@ std::string waits_for(const Execution& execution, const Fabric& fabric) {
   std::string text;
   for (const int rank : ranks) {
     text += fmt::format("{}rank {}, which {}", text.empty() ? "" : ", and for ", rank,
-                        place_of(rank, execution, *fabric.arena));
+                        place_of(rank, execution, fabric));
   }
   return text;
 }

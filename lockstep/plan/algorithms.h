@@ -63,6 +63,7 @@ struct Reach {
   bool messages = true;        // every two ranks can exchange messages
 
   bool allows(const Needs& needs) const;
+  bool operator==(const Reach&) const = default;
 };
 
 // What the caller asks of the choice.

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -127,11 +128,43 @@ SharedMemory::Address SharedMemory::address() const {
   return {::getpid(), fd_.get(), status.st_ino, bytes_};
 }
 
+// An announcement that can be read while it is written: the version is odd meanwhile, and another
+// afterwards.
+class alignas(64) Bulletin {
+ public:
+  void write(const Announcement& operation) {
+    std::uint64_t words[kWords];
+    std::memcpy(words, &operation, sizeof(operation));
+    const std::uint32_t version = version_.load(std::memory_order_relaxed);
+    version_.store(version + 1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
+    version_.store(version + 2, std::memory_order_release);
+  }
+  std::optional<Announcement> read() const {
+    const std::uint32_t before = version_.load(std::memory_order_acquire);
+    std::uint64_t words[kWords];
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_acquire);
+    if (before % 2 == 1 || version_.load(std::memory_order_acquire) != before) return std::nullopt;
+    Announcement operation;
+    std::memcpy(&operation, words, sizeof(operation));
+    return operation;
+  }
+
+ private:
+  static constexpr std::size_t kWords = sizeof(Announcement) / sizeof(std::uint64_t);
+  static_assert(sizeof(Announcement) % sizeof(std::uint64_t) == 0);
+  static_assert(std::is_trivially_copyable_v<Announcement>);
+
+  std::atomic<std::uint64_t> words_[kWords];
+  std::atomic<std::uint32_t> version_;
+};
+
 // What one rank says to the others; each on cache lines of its own.
 struct alignas(128) Arena::Slot {
   std::atomic<std::uint32_t> barriers;                      // how many this rank has arrived at
   alignas(64) mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barriers`
-  alignas(64) Announcement announcements[2];                // of this operation and the last
+  Bulletin bulletins[2];                                    // this operation and the last
 };
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
@@ -154,13 +187,12 @@ std::byte* Arena::scratch(int rank) const {
          static_cast<std::size_t>(rank) * scratch_bytes_;
 }
 
-// A rank is at most one operation ahead of a peer that still reads, so two places are enough.
 void Arena::announce(const Announcement& operation) {
-  slot(rank_).announcements[operation.sequence % 2] = operation;
+  slot(rank_).bulletins[operation.sequence % 2].write(operation);
 }
 
-Announcement Arena::announced(int rank, std::uint64_t sequence) const {
-  return slot(rank).announcements[sequence % 2];
+std::optional<Announcement> Arena::announced(int rank, std::uint64_t sequence) const {
+  return slot(rank).bulletins[sequence % 2].read();
 }
 
 std::uint32_t Arena::arrive() {

@@ -4,6 +4,8 @@
 // however that user ends. Peers open it through /proc/<pid>/fd, which the kernel allows to the same
 // user. Layout of the control block: docs/architecture.md.
 //
+// A rank of the arena is its index among the ranks of the host.
+//
 // Thread rule: one thread at a time drives the barrier (the engine's driver); wake_all from any.
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/env/fd.h"
@@ -66,9 +69,11 @@ class Arena {
   std::byte* scratch(int rank) const;
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Written before the first barrier of an operation, read by peers after it.
+  // What this rank is in. The last two are kept.
   void announce(const Announcement& operation);
-  Announcement announced(int rank, std::uint64_t sequence) const;
+  // What stands where `rank` announces that number: that operation, or one two (four …) further or
+  // before. Empty while it is being written.
+  std::optional<Announcement> announced(int rank, std::uint64_t sequence) const;
 
   // The barrier: arrive() starts the next one and returns its number; it is passed when laggard()
   // is -1, else that is a rank which has not arrived.

@@ -15,12 +15,12 @@ class Link {
  public:
   virtual ~Link() = default;
 
-  // Queues a message. The bytes are read until sent() counts it.
-  virtual void send(std::span<const std::byte> bytes, const Announcement& operation) = 0;
+  // Queues a message and returns its number. The bytes are read until sent() has reached that.
+  virtual std::int64_t send(std::span<const std::byte> bytes, const Announcement& operation) = 0;
   // Asks for the next message, which must be as long and of the same operation: progress() throws
-  // Error(invalid_argument) naming both sides if it is not. received() counts it when it has
-  // landed.
-  virtual void receive(std::span<std::byte> bytes, const Announcement& operation) = 0;
+  // Error(invalid_argument) naming both sides if it is not. Returns its number; it has landed when
+  // received() has reached that.
+  virtual std::int64_t receive(std::span<std::byte> bytes, const Announcement& operation) = 0;
 
   // Moves what can be moved now. Throws Error(peer_lost) when the peer is gone while something is
   // under way, Error(corrupt) when bytes are not a message.

@@ -41,7 +41,7 @@ MessageHeader encode_header(const Message& message) {
   writer.put(kMagic);
   writer.put(kProtocolVersion);
   writer.put(operation.operation);
-  writer.put(operation.needs);
+  writer.put(operation.algorithm);
   writer.put(static_cast<std::uint8_t>(operation.dtype));
   writer.put(static_cast<std::uint8_t>(operation.reduce));
   writer.put(std::uint16_t{0});
@@ -50,7 +50,7 @@ MessageHeader encode_header(const Message& message) {
   writer.put(operation.count);
   writer.put(operation.place);
   writer.put(message.bytes);
-  writer.put(std::uint64_t{0});
+  writer.put(operation.detail);
   LOCKSTEP_CHECK(writer.at() == kCheckedBytes);
   writer.put(checksum(header.data(), kCheckedBytes));
   return header;
@@ -63,7 +63,7 @@ std::optional<Message> decode_header(std::span<const std::byte, kMessageHeaderBy
   Message message;
   Announcement& operation = message.operation;
   operation.operation = reader.get<std::uint8_t>();
-  operation.needs = reader.get<std::uint8_t>();
+  operation.algorithm = reader.get<std::uint8_t>();
   const auto dtype = reader.get<std::uint8_t>();
   const auto reduce = reader.get<std::uint8_t>();
   const auto zero = reader.get<std::uint16_t>();
@@ -72,10 +72,10 @@ std::optional<Message> decode_header(std::span<const std::byte, kMessageHeaderBy
   operation.count = reader.get<std::int64_t>();
   operation.place = reader.get<std::uint64_t>();
   message.bytes = reader.get<std::uint64_t>();
-  const auto zeros = reader.get<std::uint64_t>();
+  operation.detail = reader.get<std::uint64_t>();
   const bool intact = reader.get<std::uint64_t>() == checksum(header.data(), kCheckedBytes);
   if (!magic || !version || !intact || dtype >= kDTypeCount || reduce >= kReduceCount ||
-      zero != 0 || zeros != 0) {
+      zero != 0) {
     return std::nullopt;
   }
   operation.dtype = static_cast<DType>(dtype);

@@ -11,12 +11,14 @@ TcpLink::TcpLink(Stream stream, int rank, int peer, Describe describe)
 TcpLink::TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe)
     : rank_(rank), peer_(peer), describe_(describe), source_(std::move(source)) {}
 
-void TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
+std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
   outgoing_.push_back({encode_header({operation, bytes.size()}), bytes});
+  return ++sends_;
 }
 
-void TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
+std::int64_t TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
   incoming_.push_back({operation, bytes});
+  return ++receives_;
 }
 
 short TcpLink::wanted_events() const {

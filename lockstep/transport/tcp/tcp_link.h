@@ -20,8 +20,8 @@ class TcpLink final : public Link {
   TcpLink(Stream stream, int rank, int peer, Describe describe);
   TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe);
 
-  void send(std::span<const std::byte> bytes, const Announcement& operation) override;
-  void receive(std::span<std::byte> bytes, const Announcement& operation) override;
+  std::int64_t send(std::span<const std::byte> bytes, const Announcement& operation) override;
+  std::int64_t receive(std::span<std::byte> bytes, const Announcement& operation) override;
   void progress() override;
   std::int64_t sent() const override { return sent_; }
   std::int64_t received() const override { return received_; }
@@ -53,6 +53,8 @@ class TcpLink final : public Link {
   std::deque<Incoming> incoming_;
   MessageHeader header_;
   std::size_t in_done_ = 0;  // of header and bytes of the first incoming message together
+  std::int64_t sends_ = 0;  // asked for
+  std::int64_t receives_ = 0;
   std::int64_t sent_ = 0;
   std::int64_t received_ = 0;
 };
