@@ -18,6 +18,15 @@ using lockstep::TensorView;
 using lockstep::bench::Buffers;
 using lockstep::bench::Collective;
 
+template <class AnyGroup>
+void reduce_scatter(AnyGroup& group, TensorView part, TensorView whole) {
+  if constexpr (requires { group.reduce_scatter(part, whole, lockstep::Reduce::sum); }) {
+    group.reduce_scatter(part, whole, lockstep::Reduce::sum);
+  } else {
+    throw std::runtime_error("this version has no reduce_scatter");
+  }
+}
+
 class Lockstep final : public lockstep::bench::System {
  public:
   std::string version() const override { return std::string(lockstep::kVersion); }
@@ -41,7 +50,7 @@ class Lockstep final : public lockstep::bench::System {
       case Collective::all_gather:
         return group_.all_gather(whole, part);
       case Collective::reduce_scatter:
-        throw std::runtime_error("this version has no reduce_scatter");
+        return reduce_scatter(group_, part, whole);
     }
   }
 

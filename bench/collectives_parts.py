@@ -68,7 +68,8 @@ def moving(name, operation, systems):
 
 def network(hosts, ranks, targets):
     name = f"network-{hosts}" if hosts == ranks else f"network-{hosts}x{ranks // hosts}"
-    title = f"{hosts} hosts at 1 Gbit/s" + (f", {ranks // hosts} ranks each" if ranks > hosts else "")
+    each = f", {ranks // hosts} ranks each" if ranks > hosts else ""
+    title = f"{hosts} hosts at 1 Gbit/s{each}"
     return Part(name, f"all_reduce, {title}", "all_reduce", "own", "auto", ranks,
                 ("lockstep", "gloo"), targets, hosts=hosts, bytes_min=64 * KIB, bytes_max=16 * MIB)
 

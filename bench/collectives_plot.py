@@ -1,4 +1,4 @@
-"""The plot of bench/collectives: a panel per part, bandwidth over size, both logarithmic, as SVG."""
+"""The plot of bench/collectives: a panel per part, bandwidth over size, log-log, as SVG."""
 
 import math
 

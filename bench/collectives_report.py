@@ -51,10 +51,13 @@ class Samples:
 
     def rows(self):
         rows = [self.row(key) for key in self.us]
+        best_limit = {}  # its versions are ways to store
         for row in rows:
-            row["best"] = row["system"] != "limit" or row["median_us"] == min(
-                x["median_us"] for x in rows if x["system"] == "limit" and x["bytes"] == row["bytes"])
-        return [{k: v for k, v in row.items() if k != "best"} for row in rows if row["best"]]
+            if row["system"] == "limit":
+                best = best_limit.setdefault(row["bytes"], row)
+                if row["median_us"] < best["median_us"]:
+                    best_limit[row["bytes"]] = row
+        return [x for x in rows if x["system"] != "limit" or x is best_limit[x["bytes"]]]
 
     def row(self, key):
         system, version, size = key
