@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -41,12 +42,18 @@ std::string_view to_string(Reduce reduce);
 template <class T>
 struct ViewOf;
 
-// `count` elements of `dtype`, one after the other, at `data`. Owns nothing: the memory must
-// outlive every call it is passed to, and every Work that such a call returned.
+// `count` elements of `dtype` at `data`, one after the other in row-major order unless there are
+// strides. Owns nothing: the memory, sizes and strides must outlive every call it is passed to, and
+// the memory every Work that such a call returned.
 struct TensorView {
   void* data = nullptr;
   std::int64_t count = 0;
   DType dtype = DType::f32;
+  // Sizes and strides (in elements) of each dimension. None: row-major.
+  std::span<const std::int64_t> sizes = {};
+  std::span<const std::int64_t> strides = {};
+  // Pairs of elements are complex numbers: only what works on each part by itself makes sense.
+  bool complex = false;
 
   constexpr TensorView() = default;
   constexpr TensorView(void* data_, std::int64_t count_, DType dtype_)

@@ -62,6 +62,7 @@ class Engine::Task final : public internal::Completion {
   void dispose() override {
     std::unique_ptr<Task> self(this);
     decision_ = {};
+    request_ = {};
     const auto pool = pool_;
     const std::lock_guard lock(pool->mutex);
     if (!pool->closed && pool->free.size() < kPoolMax) pool->free.push_back(std::move(self));
@@ -237,9 +238,9 @@ void Engine::drive() {
         fail_here(error);
         return finish_all();
       } catch (const std::exception& error) {  // no memory for scratch, say
-        fail_here(Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
-                                              describe(task->decision_.announcement),
-                                              error.what())));
+        fail_here(
+            Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
+                                        describe(task->decision_.announcement), error.what())));
         return finish_all();
       }
       if (task->request_.operation == Operation::all_reduce) {
@@ -330,9 +331,9 @@ void Engine::block() {
   if (driven_.empty()) return;
   if (at_barrier_only()) {
     const Execution& execution = driven_[0]->execution_;
-    const auto laggard = std::find(fabric_.local.begin(), fabric_.local.end(),
-                                   execution.laggard()) -
-                         fabric_.local.begin();
+    const auto laggard =
+        std::find(fabric_.local.begin(), fabric_.local.end(), execution.laggard()) -
+        fabric_.local.begin();
     fabric_.arena->wait_for(static_cast<int>(laggard), execution.barrier(),
                             std::chrono::milliseconds(std::min(patience_ms(), kArenaWaitMsMax)),
                             options_.spin);
@@ -363,10 +364,11 @@ void Engine::finish(Task* task, std::optional<Error> error) {
     queue_.erase(std::find(queue_.begin(), queue_.end(), task));
   }
   if (!error) {
+    if (task->request_.staged_data) task->request_.staged_data->finish();
     recorder_.finished(task->ticket_, true);
     if (stall_.complete()) {
-      notices_.post(fmt::format("{} goes on after {:.0f} s",
-                                describe(task->decision_.announcement), stall_.stalled_s()));
+      notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task->decision_.announcement),
+                                stall_.stalled_s()));
       wake();
     }
   }
@@ -521,9 +523,9 @@ int Engine::progress(std::vector<pollfd>& fds) {
     if (at_barrier_only()) {
       if (takeover_ms > 0) return takeover_ms;
       const Execution& execution = driven_[0]->execution_;
-      const auto laggard = std::find(fabric_.local.begin(), fabric_.local.end(),
-                                     execution.laggard()) -
-                           fabric_.local.begin();
+      const auto laggard =
+          std::find(fabric_.local.begin(), fabric_.local.end(), execution.laggard()) -
+          fabric_.local.begin();
       const std::uint32_t barrier = execution.barrier();
       driving.unlock();
       // Not for longer: the descriptors need an ear, too.

@@ -1,7 +1,8 @@
 // Engine: carries out the operations of one group in the order in which they were submitted, one at
 // a time; only sends and receives between two ranks that follow one another go on side by side (a
-// rank may send before its peer receives, and the other way round). An operation advances whenever somebody drives it: a caller in wait(), a caller in
-// poll(), or the progress thread. At most one thread drives at a time.
+// rank may send before its peer receives, and the other way round). An operation advances whenever
+// somebody drives it: a caller in wait(), a caller in poll(), or the progress thread. At most one
+// thread drives at a time.
 //
 // Failure is sticky: once an operation has failed, or break_with() was called, everything under way
 // and everything later fails at once with the first cause.

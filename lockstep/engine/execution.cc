@@ -26,8 +26,8 @@ std::string describe(const Announcement& operation) {
   std::string what;
   if (kind == Operation::send) what = fmt::format("from rank {} of ", operation.root);
   if (has_root(kind)) {
-    what += fmt::format("{} root {} of ", kind == Operation::broadcast ? "from" : "at",
-                        operation.root);
+    what +=
+        fmt::format("{} root {} of ", kind == Operation::broadcast ? "from" : "at", operation.root);
   }
   if (reduces(kind)) what += fmt::format("{} of ", to_string(operation.reduce));
   if (kind != Operation::barrier) {

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/types.h"
 #include "lockstep/engine/fabric.h"
+#include "lockstep/engine/staging.h"
 #include "lockstep/kernels/reduce.h"
 #include "lockstep/plan/plan.h"
 #include "lockstep/transport/announcement.h"
@@ -31,6 +32,9 @@ struct Request {
   const std::byte* input = nullptr;  // all_reduce and reduce: copied into data first unless null
   std::span<const std::int64_t> counts = {};
   std::span<const std::int64_t> receive_counts = {};
+  // Row-major copies that data and input point to where the tensors are not row-major themselves.
+  std::shared_ptr<const Staging> staged_data = {};
+  std::shared_ptr<const Staging> staged_input = {};
 };
 
 // "all_reduce number 12 (sum of f32[1000])".

@@ -21,11 +21,11 @@ struct SharedRegion {
 struct Fabric {
   int rank = 0;
   int ranks = 1;
-  std::vector<int> hosts;  // by rank: equal numbers share an arena
-  std::vector<int> local;  // the ranks of this host, ascending; their indices in the arena
-  Arena* arena = nullptr;  // of this host's ranks; null when this rank is alone on its host
+  std::vector<int> hosts;         // by rank: equal numbers share an arena
+  std::vector<int> local;         // the ranks of this host, ascending; their indices in the arena
+  Arena* arena = nullptr;         // of this host's ranks; null when this rank is alone on its host
   std::size_t scratch_bytes = 0;  // of each rank in its arena; the same on all hosts
-  std::vector<Link*> links;  // by rank; null for this rank, and for all when there are none
+  std::vector<Link*> links;       // by rank; null for this rank, and for all when there are none
 };
 
 }  // namespace lockstep

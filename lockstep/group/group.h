@@ -2,15 +2,19 @@
 //
 // Every rank of the group must make the same calls in the same order, with equal counts, dtypes,
 // reductions and roots. A call that does not match its peers' fails on all ranks, naming both
-// sides.
+// sides. (send and receive are between two ranks: each pair keeps its own order.)
 //
 // Errors: every call throws lockstep::Error. What is refused on this rank alone, before anything
 // moves (a root that is no rank, a tensor without memory), leaves the group usable. Every other
 // error (a lost peer, a timeout, ranks that do not agree) breaks it: later calls fail at once with
 // the cause.
 //
-// Results: contributions are added in rank order, half types in f32, a mean divides once after the
-// sum; so all ranks hold the same bits, and shared memory and TCP give the same bits.
+// Results: contributions are added in one canonical order (plan/order.h), half types in f32, a mean
+// divides once after the sum; so all ranks hold the same bits, and every transport, algorithm and
+// placement of ranks on hosts gives the same bits.
+//
+// Tensors may lie in memory in any order (TensorView::strides): elements meet by their index. What
+// is not row-major is copied to a row-major buffer and back.
 //
 // Thread rule: one thread at a time calls a group's operations (the order of calls is part of the
 // program's meaning); Work and poll() may be used from any thread.
@@ -19,6 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +39,9 @@ namespace lockstep {
 // out. Every rank holds a block of its own; same sizes everywhere. Freed with the last handle.
 class SharedBlock;
 
+// Elements of each rank's part, by rank. Read while the call is made only.
+using Counts = std::span<const std::int64_t>;
+
 class AsyncGroup;
 
 class Group {
@@ -46,17 +55,49 @@ class Group {
 
   int rank() const;
   int size() const;
+  // Among the ranks of the group that are on this host.
   int local_rank() const;
   int local_size() const;
 
   // In place: each element becomes the reduction of that element on all ranks.
   void all_reduce(TensorView tensor, Reduce reduce = Reduce::sum);
+  // The same from input into output; both have the same count.
+  void all_reduce(TensorView output, TensorView input, Reduce reduce = Reduce::sum);
+  // The same for several tensors, each by itself, in place.
+  void all_reduce(std::span<const TensorView> tensors, Reduce reduce = Reduce::sum);
+  // root's tensor becomes the reduction; the others' stay as they are.
+  void reduce(TensorView tensor, int root = 0, Reduce reduce = Reduce::sum);
   // In place: every rank's tensor becomes root's.
   void broadcast(TensorView tensor, int root = 0);
-  // output (size() × input.count elements) becomes all ranks' inputs in rank order.
-  void all_gather(TensorView output, TensorView input);
+  void broadcast(std::span<const TensorView> tensors, int root = 0);
+  // output becomes all ranks' inputs in rank order. `counts`: elements of each rank's input, the
+  // same on all ranks; empty: all inputs are as long as this one. In place: input is this rank's
+  // part of output.
+  void all_gather(TensorView output, TensorView input, Counts counts = {});
+  // output becomes this rank's part of the reduction of all ranks' inputs. `counts`: elements of
+  // each part; empty: equal parts. In place: output is this rank's part of input.
+  void reduce_scatter(TensorView output, TensorView input, Reduce reduce = Reduce::sum,
+                      Counts counts = {});
+  // root's output becomes all ranks' inputs in rank order; the others' outputs are not looked at.
+  void gather(TensorView output, TensorView input, int root = 0, Counts counts = {});
+  // output becomes this rank's part of root's input; the others' inputs are not looked at.
+  void scatter(TensorView output, TensorView input, int root = 0, Counts counts = {});
+  // Part r of output becomes what rank r holds for this rank in its input. Equal parts, or counts
+  // of what comes from and goes to each rank.
+  void all_to_all(TensorView output, TensorView input, Counts receive_counts = {},
+                  Counts send_counts = {});
+  // To one rank, which receives as many elements of the same type. send may return before.
+  void send(TensorView tensor, int to);
+  void receive(TensorView tensor, int from);
   // Returns when every rank has called it.
   void barrier();
+
+  // Collective. The ranks that give the same colour form a group, numbered by key, then by rank
+  // here. A negative colour: none, and nothing is returned. Costs a few small collectives; the new
+  // group is independent of this one, but a failure of either is one of the whole job.
+  std::optional<Group> split(int colour, int key = 0);
+  // Collective: the ranks listed form a group, numbered in that order; the others get nothing.
+  std::optional<Group> subgroup(const std::vector<int>& ranks);
 
   // The same calls, each returning a Work at once: `group.async().all_reduce(tensor)`.
   AsyncGroup async();
@@ -76,7 +117,8 @@ class Group {
   // Error(cancelled) that gives `why`. For when this rank can no longer stay in step.
   void abort(const std::string& why);
 
-  // How the ranks of this group reach each other, for summaries: "shared memory" or "tcp".
+  // How the ranks of this group reach each other, for summaries: "shared memory", "tcp", or
+  // "shared memory and tcp".
   std::string transport_name() const;
   // Payload bytes of all reductions so far on this rank.
   std::int64_t bytes_reduced() const;
@@ -84,7 +126,9 @@ class Group {
  private:
   friend class AsyncGroup;
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  explicit Group(std::shared_ptr<Impl> impl);
+  // Shared with its sub-groups, which stand on it: whoever ends last says farewell.
+  std::shared_ptr<Impl> impl_;
 };
 
 // The asynchronous face of a group. The tensors must stay alive and untouched until the Work is
@@ -92,8 +136,20 @@ class Group {
 class AsyncGroup {
  public:
   Work all_reduce(TensorView tensor, Reduce reduce = Reduce::sum);
+  Work all_reduce(TensorView output, TensorView input, Reduce reduce = Reduce::sum);
+  Work all_reduce(std::span<const TensorView> tensors, Reduce reduce = Reduce::sum);
+  Work reduce(TensorView tensor, int root = 0, Reduce reduce = Reduce::sum);
   Work broadcast(TensorView tensor, int root = 0);
-  Work all_gather(TensorView output, TensorView input);
+  Work broadcast(std::span<const TensorView> tensors, int root = 0);
+  Work all_gather(TensorView output, TensorView input, Counts counts = {});
+  Work reduce_scatter(TensorView output, TensorView input, Reduce reduce = Reduce::sum,
+                      Counts counts = {});
+  Work gather(TensorView output, TensorView input, int root = 0, Counts counts = {});
+  Work scatter(TensorView output, TensorView input, int root = 0, Counts counts = {});
+  Work all_to_all(TensorView output, TensorView input, Counts receive_counts = {},
+                  Counts send_counts = {});
+  Work send(TensorView tensor, int to);
+  Work receive(TensorView tensor, int from);
   Work barrier();
 
  private:

@@ -9,33 +9,36 @@
 
 namespace lockstep {
 
-Mesh make_mesh(StoreClient& store, const StoreIdentity& identity, const MeshOptions& options,
-               const Deadline& deadline) {
+Mesh::Mesh(StoreClient& store, const StoreIdentity& identity, const std::string& interface,
+           const Deadline& deadline)
+    : key_(identity.key) {
   const std::string route = store.local().host;
-  const std::string host =
-      options.interface.empty() ? route : address_of_interface(options.interface, route);
-  Mesh mesh;
-  mesh.group = options.group;
-  mesh.acceptor = std::make_unique<Acceptor>(listen_on(host, 0), identity.key,
-                                             fmt::format("rank {}", identity.rank));
-  mesh.acceptor->open(options.group);
-  const auto addresses = store.exchange(address_to_wire(mesh.acceptor->address()), deadline);
-  const Hello hello{Purpose::data, identity.rank, options.group};
-  mesh.links.resize(addresses.size());
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const int peer = static_cast<int>(i);
-    if (peer == identity.rank) continue;
-    std::unique_ptr<StreamSource> source;
-    if (peer < identity.rank) {
-      SocketAddress to = address_from_wire(addresses[i]);
-      to.host = with_scope_of(to.host, host);
-      source = std::make_unique<Dialer>(to, host, hello, identity.key);
-    } else {
-      source = std::make_unique<Awaited>(mesh.acceptor.get(), options.group, peer);
-    }
-    mesh.links[i] = std::make_unique<TcpLink>(std::move(source), identity.rank, peer, describe);
+  own_host_ = interface.empty() ? route : address_of_interface(interface, route);
+  acceptor_ = std::make_unique<Acceptor>(listen_on(own_host_, 0), key_,
+                                         fmt::format("rank {}", identity.rank));
+  for (const std::string& wire : store.exchange(address_to_wire(acceptor_->address()), deadline)) {
+    SocketAddress& address = addresses_.emplace_back(address_from_wire(wire));
+    address.host = with_scope_of(address.host, own_host_);
   }
-  return mesh;
+}
+
+std::vector<std::unique_ptr<Link>> Mesh::links(std::uint64_t group, const std::vector<int>& members,
+                                               int own) const {
+  const Hello hello{Purpose::data, own, group};
+  std::vector<std::unique_ptr<Link>> links(members.size());
+  for (int peer = 0; peer < static_cast<int>(members.size()); ++peer) {
+    if (peer == own) continue;
+    const auto index = static_cast<std::size_t>(peer);
+    std::unique_ptr<StreamSource> source;
+    if (peer < own) {
+      const auto member = static_cast<std::size_t>(members[index]);
+      source = std::make_unique<Dialer>(addresses_[member], own_host_, hello, key_);
+    } else {
+      source = std::make_unique<Awaited>(acceptor_.get(), group, peer);
+    }
+    links[index] = std::make_unique<TcpLink>(std::move(source), own, peer, describe);
+  }
+  return links;
 }
 
 std::string address_to_wire(const SocketAddress& address) {

@@ -1,9 +1,11 @@
 #include "lockstep/group/settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/plan/algorithms.h"
 
 namespace lockstep {
 
@@ -77,6 +79,39 @@ std::string parse_record_folder(const Settings::Lookup& lookup) {
   return temporary.empty() ? "/tmp" : temporary;
 }
 
+// "all_reduce=ring,broadcast=chain"
+std::map<Operation, std::string> parse_algorithms(const std::string& value) {
+  std::map<Operation, std::string> chosen;
+  for (std::size_t begin = 0; begin < value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    const std::string item = value.substr(begin, end - begin);
+    const std::size_t equals = item.find('=');
+    const std::string name = item.substr(0, equals);
+    const Algorithm* found = nullptr;
+    std::string known;
+    for (const Algorithm& algorithm : algorithms()) {
+      if (to_string(algorithm.operation) != name) continue;
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm.name);
+      if (equals != std::string::npos && algorithm.name == item.substr(equals + 1)) {
+        found = &algorithm;
+      }
+    }
+    if (found == nullptr) {
+      fail(Code::invalid_argument,
+           "LOCKSTEP_ALGORITHM='{}': '{}' is no OPERATION=ALGORITHM that there is{}", value, item,
+           known.empty() ? "" : fmt::format(" ({} has {})", name, known));
+    }
+    chosen[found->operation] = found->name;
+    begin = end + 1;
+  }
+  return chosen;
+}
+
+Order parse_order(const std::string& value) {
+  if (value == "canonical" || value == "any") return value == "any" ? Order::any : Order::canonical;
+  fail(Code::invalid_argument, "LOCKSTEP_ORDER='{}' is none of canonical, any", value);
+}
+
 void read_local(const Reader& read, Settings& settings) {
   settings.local_world_size = read.optional_number("LOCAL_WORLD_SIZE", 1, settings.world_size);
   settings.local_rank = read.optional_number("LOCAL_RANK", 0, kRanksMax - 1);
@@ -96,6 +131,10 @@ Settings Settings::from(const Lookup& lookup) {
   if (const auto encrypt = lookup("LOCKSTEP_ENCRYPT")) {
     settings.encrypt = parse_switch("LOCKSTEP_ENCRYPT", *encrypt);
   }
+  if (const auto chosen = lookup("LOCKSTEP_ALGORITHM")) {
+    settings.algorithms = parse_algorithms(*chosen);
+  }
+  if (const auto order = lookup("LOCKSTEP_ORDER")) settings.order = parse_order(*order);
   settings.interface = lookup("LOCKSTEP_INTERFACE").value_or("");
   if (const auto transport = lookup("LOCKSTEP_TRANSPORT")) {
     settings.transport = parse_transport(*transport);

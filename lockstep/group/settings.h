@@ -5,8 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+
+#include "lockstep/plan/cost.h"
+#include "lockstep/plan/plan.h"
 
 namespace lockstep {
 
@@ -43,6 +47,12 @@ struct Settings {
   // The network interface, or the address of one, that connections between ranks use; empty: that
   // of the route to the master.
   std::string interface;
+  // Algorithms asked for by name, by operation; where one cannot be used, the operation is refused.
+  std::map<Operation, std::string> algorithms;
+  // Whether sums may be added in an order that depends on the algorithm.
+  Order order = Order::canonical;
+  // What this machine's messages cost (`lockstep tune`). Rank 0's count for the whole job.
+  Prices prices;
   // Threads this rank computes with (OMP_NUM_THREADS); 0: not told, as many as it has cores.
   int compute_threads = 0;
 

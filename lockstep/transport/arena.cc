@@ -135,17 +135,18 @@ class alignas(64) Bulletin {
   void write(const Announcement& operation) {
     std::uint64_t words[kWords];
     std::memcpy(words, &operation, sizeof(operation));
-    const std::uint32_t version = version_.load(std::memory_order_relaxed);
+    const std::uint64_t version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
     version_.store(version + 2, std::memory_order_release);
   }
   std::optional<Announcement> read() const {
-    const std::uint32_t before = version_.load(std::memory_order_acquire);
+    const std::uint64_t before = version_.load(std::memory_order_acquire);
     std::uint64_t words[kWords];
     for (std::size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_acquire);
-    if (before % 2 == 1 || version_.load(std::memory_order_acquire) != before) return std::nullopt;
+    if (before % 2 == 1 || before == 0 || version_.load(std::memory_order_acquire) != before)
+      return std::nullopt;
     Announcement operation;
     std::memcpy(&operation, words, sizeof(operation));
     return operation;
@@ -157,7 +158,7 @@ class alignas(64) Bulletin {
   static_assert(std::is_trivially_copyable_v<Announcement>);
 
   std::atomic<std::uint64_t> words_[kWords];
-  std::atomic<std::uint32_t> version_;
+  std::atomic<std::uint64_t> version_;  // 0: nothing written yet
 };
 
 // What one rank says to the others; each on cache lines of its own.
