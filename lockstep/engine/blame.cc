@@ -18,11 +18,12 @@ namespace {
 
 constexpr std::size_t kLinesMax = 16;
 
-// One rank's collectives. What goes between two ranks only has no common sequence.
+// One rank's collectives, by number. What goes between two ranks only has numbers of its own.
 struct Track {
   int rank = 0;
   std::map<std::uint64_t, const RecordedOperation*> operations;
   std::uint64_t front = 0;  // the first that is not complete; after the last if all are
+  const RecordedOperation* stuck = nullptr;  // of any kind: the first that is not complete
 
   const RecordedOperation* at(std::uint64_t number) const {
     const auto found = operations.find(number);
@@ -31,6 +32,7 @@ struct Track {
   const RecordedOperation* last() const {
     return operations.empty() ? nullptr : operations.rbegin()->second;
   }
+  bool waits() const { return stuck != nullptr && !stuck->waits_for.empty(); }
 };
 
 using Tracks = std::vector<Track>;
@@ -39,6 +41,7 @@ Track track_of(const FlightRecord& record) {
   Track track;
   track.rank = record.rank;
   for (const RecordedOperation& operation : record.operations) {
+    if (track.stuck == nullptr && operation.state != kComplete) track.stuck = &operation;
     if (operation.operation == "send" || operation.operation == "recv") continue;
     track.operations[operation.number] = &operation;
   }
@@ -51,9 +54,9 @@ Track track_of(const FlightRecord& record) {
 }
 
 // What the ranks called at one number: which ranks called which.
-using Calls = std::map<std::string, std::vector<int>>;
+using Calls = std::map<std::string_view, std::vector<int>>;
 
-std::string first_part(const Calls& calls) {
+std::string_view first_part(const Calls& calls) {
   const auto most =
       std::ranges::max_element(calls, {}, [](const auto& call) { return call.second.size(); });
   return most->first;
@@ -64,7 +67,7 @@ bool has_majority(const Calls& calls) {
   return std::ranges::count_if(calls, [&](const auto& c) { return c.second.size() == most; }) == 1;
 }
 
-std::vector<int> without(const Calls& calls, const std::string& left_out) {
+std::vector<int> without(const Calls& calls, std::string_view left_out) {
   std::vector<int> ranks;
   for (const auto& [what, callers] : calls) {
     if (what != left_out) ranks.insert(ranks.end(), callers.begin(), callers.end());
@@ -114,9 +117,19 @@ struct Front {
   std::vector<int> absent;     // never called it
   std::vector<int> inside;     // called it, and it is not complete there
   std::vector<int> beyond;     // completed it
-  std::set<int> awaited;       // by those inside or beyond, in whatever they were in
-  std::vector<int> unwaiting;  // inside, awaited, and waiting for nobody
+  std::set<int> awaited;       // by anybody, in whatever it was stuck in
+  std::vector<int> unwaiting;  // recorded, awaited, and waiting for nobody
 };
+
+// Of ranks that did not come, those that waited for others elsewhere are not the cause, unless all
+// of them did.
+void keep_unwaiting(const Tracks& tracks, std::vector<int>& ranks) {
+  std::vector<int> kept;
+  for (const Track& track : tracks) {
+    if (!track.waits() && std::ranges::binary_search(ranks, track.rank)) kept.push_back(track.rank);
+  }
+  if (!kept.empty()) ranks = std::move(kept);
+}
 
 Front front_of(const Tracks& tracks) {
   Front front;
@@ -129,17 +142,16 @@ Front front_of(const Tracks& tracks) {
     } else {
       (operation == nullptr ? front.absent : front.inside).push_back(track.rank);
     }
-    if (const RecordedOperation* at = track.at(track.front)) {
-      front.awaited.insert(at->waits_for.begin(), at->waits_for.end());
+    if (track.waits()) {
+      front.awaited.insert(track.stuck->waits_for.begin(), track.stuck->waits_for.end());
     }
   }
   for (const Track& track : tracks) {
-    const RecordedOperation* operation = track.at(front.number);
-    if (track.front == front.number && operation != nullptr && operation->waits_for.empty() &&
-        front.awaited.contains(track.rank)) {
+    if (front.awaited.contains(track.rank) && !track.waits()) {
       front.unwaiting.push_back(track.rank);
     }
   }
+  keep_unwaiting(tracks, front.absent);
   return front;
 }
 
@@ -157,10 +169,11 @@ bool find_stopped(const Front& front, Blame& blame) {
     blame.ranks = front.inside;
     blame.summary = fmt::format("{} stopped first, in {}, which is complete on {}",
                                 rank_list(blame.ranks), front.what, rank_list(front.beyond));
-  } else if (!front.unwaiting.empty() && front.unwaiting.size() < front.inside.size()) {
+  } else if (!front.unwaiting.empty()) {
     blame.ranks = front.unwaiting;
-    blame.summary = fmt::format("{} stopped first, in {}: others wait there for what it does next",
-                                rank_list(blame.ranks), front.what);
+    blame.summary =
+        fmt::format("{} stopped first: others wait for what it does next, and it waits for nobody",
+                    rank_list(blame.ranks));
   } else {
     return false;
   }
@@ -200,11 +213,15 @@ void blame_missing(const std::vector<int>& lost, const Front& front, Blame& blam
 }
 
 void blame_nobody(const Front& front, Blame& blame) {
-  blame.summary =
-      front.what.empty()
-          ? fmt::format("no rank diverged or stopped: all {} operations are complete everywhere",
-                        front.number)
-          : fmt::format("no rank diverged or stopped before the others: all are in {}", front.what);
+  if (!front.what.empty()) {
+    blame.summary =
+        fmt::format("no rank diverged or stopped before the others: all called {}", front.what);
+  } else if (!front.awaited.empty()) {
+    blame.summary = "no rank diverged or stopped before the others: they wait for each other";
+  } else {
+    blame.summary = fmt::format(
+        "no rank diverged or stopped: all {} collectives are complete everywhere", front.number);
+  }
 }
 
 std::vector<Standing> standings_of(const Tracks& tracks, const Blame& blame) {
@@ -216,7 +233,7 @@ std::vector<Standing> standings_of(const Tracks& tracks, const Blame& blame) {
     Standing& standing = standings[static_cast<std::size_t>(track.rank)];
     standing.recorded = true;
     const RecordedOperation* operation =
-        track.at(blame.verdict == Verdict::diverged ? blame.number : track.front);
+        blame.verdict == Verdict::diverged ? track.at(blame.number) : track.stuck;
     if (operation == nullptr) operation = track.last();
     if (operation == nullptr) continue;
     standing.what = operation->what;

@@ -126,6 +126,37 @@ TEST(Blame, OperationsBetweenTwoRanksAreNotCompared) {
   EXPECT_NE(found.verdict, Verdict::diverged);
 }
 
+TEST(Blame, ARankThatOthersWaitForBetweenTwoStoppedFirst) {
+  RecordedOperation receive = sum(0, 5, kFailed, {1});
+  receive.operation = "send";
+  receive.what = "send number 0 (from rank 1 of f32[5])";
+  const Blame found = blame({record(0, 2, {sum(7, 1), receive}), record(1, 2, {sum(7, 1)})});
+  EXPECT_EQ(found.verdict, Verdict::stopped);
+  EXPECT_THAT(found.ranks, ElementsAre(1));
+  EXPECT_THAT(to_text(found), HasSubstr("  rank 0: send number 0 (from rank 1 of f32[5]): failed, "
+                                        "waiting for rank 1"));
+}
+
+TEST(Blame, ARankThatDidNotComeBecauseItWaitedForAnotherIsNotTheFirst) {
+  RecordedOperation receive = sum(0, 5, kUnderWay, {2});
+  receive.operation = "send";
+  const Blame found = blame({record(0, 3, {sum(0, 1), sum(1, 1, kFailed, {1, 2})}),
+                             record(1, 3, {sum(0, 1), receive}), record(2, 3, {sum(0, 1)})});
+  EXPECT_EQ(found.verdict, Verdict::stopped);
+  EXPECT_THAT(found.ranks, ElementsAre(2));
+}
+
+TEST(Blame, RanksThatWaitForEachOtherAreShownAsTheyStand) {
+  RecordedOperation from_one = sum(0, 5, kFailed, {1});
+  RecordedOperation from_zero = sum(0, 5, kFailed, {0});
+  from_one.operation = from_zero.operation = "send";
+  const Blame found = blame({record(0, 2, {from_one}), record(1, 2, {from_zero})});
+  EXPECT_EQ(found.verdict, Verdict::unclear);
+  EXPECT_THAT(found.summary, HasSubstr("they wait for each other"));
+  EXPECT_THAT(to_text(found), HasSubstr("waiting for rank 0"));
+  EXPECT_THAT(to_text(found), HasSubstr("waiting for rank 1"));
+}
+
 TEST(Blame, WhenNothingWasUnderWayTheFirstErrorIsAllThereIs) {
   const Blame found = blame({record(0, 2, {sum(0, 1)}), record(1, 2, {sum(0, 1)})});
   EXPECT_EQ(found.verdict, Verdict::unclear);
