@@ -23,7 +23,7 @@ Announcement all_reduce(std::uint64_t number) {
   Announcement operation;
   operation.sequence = number;
   operation.operation = static_cast<std::uint8_t>(Operation::all_reduce);
-  operation.needs = static_cast<std::uint8_t>(Needs::messages);
+  operation.algorithm = 4;
   operation.count = 1000;
   return operation;
 }
