@@ -45,8 +45,7 @@ Case case_of(const Algorithm& algorithm, int ranks) {
   of.operation = algorithm.operation;
   of.ranks = algorithm.operation == Operation::send ? 2 : ranks;
   of.hosts = usual_hosts(of.ranks, algorithm.needs);
-  const bool parts =
-      data_count({of.operation, 2, 0, 0, 1}) > 1 || input_count({of.operation, 2, 0, 0, 1}) > 1;
+  const bool parts = has_parts(of.operation);
   of.count = of.operation == Operation::barrier ? 0 : parts ? kCount / kRanks : kCount;
   return of;
 }

@@ -9,14 +9,37 @@ namespace lockstep {
 
 namespace {
 
-// Chunks × ranks of a plan that fits well into memory, whatever the algorithm.
-constexpr std::int64_t kPiecesMax = 1 << 20;
+// Steps and locations of a plan that fits well into memory.
+constexpr double kStepsMax = 1.6e7;
+
+// Of root's plan, going by plans for one chunk and for two.
+double steps_of(const Case& of, const Algorithm& algorithm) {
+  Shape shape = shape_of(of, algorithm, of.root);
+  std::int64_t chunk_count = shape.chunk_count;
+  // Its chunks of scratch hold a piece of every part.
+  if (of.operation == Operation::reduce_scatter && algorithm.needs.shared_scratch) {
+    chunk_count = std::max<std::int64_t>(1, chunk_count / of.ranks);
+  }
+  const auto steps_for = [&](std::int64_t chunks) {
+    shape.count = std::min(of.count, chunks * chunk_count);
+    const Plan plan = algorithm.make(shape);
+    return static_cast<double>(plan.steps.size() + plan.locations.size());
+  };
+  const double one = steps_for(1);
+  const auto chunks = static_cast<double>(chunks_in(of.count, chunk_count));
+  return chunks <= 1 ? one : one + (chunks - 1) * (steps_for(2) - one);
+}
 
 }  // namespace
 
 ElementSize Case::size() const {
   return {static_cast<std::int64_t>(size_of(dtype)),
           static_cast<std::int64_t>(size_of(accumulation_type(dtype)))};
+}
+
+bool has_parts(Operation operation) {
+  const Shape two{operation, 2, 0, 0, 1};
+  return data_count(two) > 1 || input_count(two) > 1;
 }
 
 std::vector<int> blocks_of_ranks(int ranks, int hosts) {
@@ -55,15 +78,16 @@ void require_plans(const Case& of, const Algorithm& algorithm) {
     fail(Code::invalid_argument, "{} of {} shares memory and sends no messages: it needs one host",
          algorithm.name, to_string(of.operation));
   }
-  const std::int64_t chunks = chunks_in(of.count, shape.chunk_count);
-  if (std::max<std::int64_t>(chunks, 1) * of.ranks > kPiecesMax) {
+  const double steps = steps_of(of, algorithm);
+  if (steps > kStepsMax) {
     fail(Code::invalid_argument,
-         "a plan of {} of {} would have {} chunks for {} ranks, too many to look at; take fewer "
-         "bytes or ranks",
-         algorithm.name, to_string(of.operation), chunks, of.ranks);
+         "a plan of {} of {} would have {:.0f} million steps for {} ranks, too many to look at; "
+         "take fewer bytes or ranks",
+         algorithm.name, to_string(of.operation), steps / 1e6, of.ranks);
   }
   if (!algorithm.needs.shared_scratch) return;
-  const std::int64_t scratch_bytes = algorithm.make(shape).scratch_count * of.size().bytes;
+  const std::int64_t scratch_bytes =
+      algorithm.make(shape_of(of, algorithm, 0)).scratch_count * of.size().bytes;
   if (scratch_bytes > static_cast<std::int64_t>(kScratchBytes)) {
     fail(Code::invalid_argument,
          "{} of {} needs {} bytes of shared scratch on rank 0, and a rank has {}", algorithm.name,

@@ -22,6 +22,9 @@ struct Case {
   ElementSize size() const;
 };
 
+// Whether buffers hold a part for each rank, of which Case::count counts one.
+bool has_parts(Operation operation);
+
 // `hosts` blocks of ranks, as equal as can be.
 std::vector<int> blocks_of_ranks(int ranks, int hosts);
 

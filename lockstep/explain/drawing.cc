@@ -33,8 +33,9 @@ constexpr std::array<const char*, 16> kColours = {
     "#2f6fb5", "#e07b1a", "#3a9a4b", "#c8394b", "#8059b0", "#1c9aa3", "#b8941f", "#d45a9c",
     "#7b5a43", "#5c6bc0", "#7fa32b", "#a83279", "#3d7d6b", "#cc6b4e", "#4c4f8f", "#889096"};
 
-// Which colour bytes have: of their chunk, or if there is one chunk, their slice or part.
-enum class Shades { whole, chunks, slices, parts };
+// Which colour bytes have: of their chunk; if there is one chunk, of their slice or part; if all
+// messages are the whole tensor, of the first rank that is in the sum.
+enum class Shades { blocks, chunks, slices, parts };
 
 class Drawing {
  public:
@@ -42,8 +43,7 @@ class Drawing {
       : whole_(of), of_(of), algorithm_(algorithm) {
     const Shape shape = shape_of(of, algorithm, 0);
     all_chunks_ = chunks_in(of.count, shape.chunk_count);
-    const bool parts =
-        data_count({of.operation, 2, 0, 0, 1}) + input_count({of.operation, 2, 0, 0, 1}) > 2;
+    const bool parts = has_parts(of.operation);
     if (all_chunks_ > kDrawnChunksMax) of_.count = kDrawnChunksMax * shape.chunk_count;
     chunk_count_ = shape.chunk_count;
     align_count_ = shape.align_count;
@@ -59,6 +59,12 @@ class Drawing {
     simulation_ = simulator.run();
     provenance_ = follow(of_, plans_, simulation_);
     shades_ = parts ? Shades::parts : all_chunks_ > 1 ? Shades::chunks : Shades::slices;
+    const bool reduces = of.operation == Operation::all_reduce || of.operation == Operation::reduce;
+    const bool whole = std::ranges::all_of(
+        simulation_.flights, [&](const Flight& flight) { return count_of(flight) == of_.count; });
+    if (shades_ == Shades::slices && reduces && whole && !simulation_.flights.empty()) {
+      shades_ = Shades::blocks;
+    }
     rows_ = std::min(of.ranks, kDrawnRanksMax);
     elided_ = of.ranks > rows_;
     pitch_ = rows_ <= 4 ? 78 : rows_ <= 8 ? 62 : 46;
@@ -69,7 +75,7 @@ class Drawing {
 
   std::string svg() {
     std::string body = rows() + barriers() + flights() + activities();
-    const double legend_top = bottom() + 46;
+    const double legend_top = bottom() + 54;
     body += axis() + legend(legend_top);
     const double width = left_ + kPlotWidth + kRight;
     const double height = legend_top + 62;
@@ -178,8 +184,8 @@ class Drawing {
         return count > of_.count ? -1 : origin.begin / std::max<std::int64_t>(of_.count, 1);
       case Shades::slices:
         break;
-      case Shades::whole:
-        return -1;
+      case Shades::blocks:
+        return std::countr_zero(origin.ranks | 1ULL << 63);
     }
     for (int rank = 0; rank < of_.ranks; ++rank) {
       const Range slice = slice_of({0, of_.count}, of_.ranks, rank, align_count_);
@@ -213,7 +219,8 @@ class Drawing {
         // The line is busy with it.
         svg += fmt::format(
             "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"3\" fill=\"{}\"/>\n",
-            x(flight.begin_us), y(flight.from) + kLane / 2 + 1.5,
+            x(flight.begin_us),
+            y(flight.from) + (flight.to > flight.from ? kLane / 2 : -kLane / 2 - 3),
             std::max(1.5, x(flight.left_us) - x(flight.begin_us)), colour);
       }
     }
@@ -294,8 +301,8 @@ class Drawing {
     }
     constexpr double kLetter = 5.6;
     const double long_as = kLetter * static_cast<double>(content.size() - 1);
-    const double middle =
-        std::clamp(begin + width / 2, left_ + long_as / 2, left_ + kPlotWidth - long_as / 2);
+    // Beside the heads of arrows, which come from the left.
+    const double middle = width > long_as ? begin + width / 2 : begin + 3 + long_as / 2;
     if (middle - long_as / 2 < labelled + 4) return "";
     labelled = middle + long_as / 2;
     return text(middle, y(activity.rank) - kLane / 2 - 4, 10.5, kInk, "middle", content,
@@ -307,7 +314,7 @@ class Drawing {
     std::string svg = fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n", left_,
         base, left_ + kPlotWidth, base, kSoft);
-    const double rough = end_us_ / 8;
+    const double rough = end_us_ / 10;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     double step = power;
     for (const double factor : {2.0, 5.0, 10.0}) {
@@ -341,7 +348,7 @@ class Drawing {
     const auto entry = [&](const std::string& symbol, double width, const std::string& name) {
       svg += fmt::format("<g transform=\"translate({:.1f} {:.1f})\">{}</g>\n", at, top, symbol);
       svg += text(at + width + 7, top + 4.5, 12.5, kInk, "start", name);
-      at += width + 7 + 6.6 * static_cast<double>(name.size()) + 20;
+      at += width + 7 + 7.1 * static_cast<double>(name.size()) + 24;
     };
     if (does(StepKind::send)) {
       entry(fmt::format("<line x1=\"0\" y1=\"6\" x2=\"20\" y2=\"-3\" stroke=\"{0}\" "
@@ -374,7 +381,8 @@ class Drawing {
 
   std::string shade_legend(double top) const {
     if (shades_seen_.empty()) return "";
-    const char* word = shades_ == Shades::chunks   ? "chunk"
+    const char* word = shades_ == Shades::blocks   ? "sum from rank"
+                       : shades_ == Shades::chunks ? "chunk"
                        : shades_ == Shades::slices ? "slice"
                                                    : "part";
     if (of_.operation == Operation::all_to_all) word = "from rank";
@@ -404,7 +412,7 @@ class Drawing {
   std::vector<Plan> plans_;
   Simulation simulation_;
   Provenance provenance_;
-  Shades shades_ = Shades::whole;
+  Shades shades_ = Shades::slices;
   int rows_ = 0;
   bool elided_ = false;
   double pitch_ = 0;

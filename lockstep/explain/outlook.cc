@@ -17,6 +17,20 @@ std::vector<int> some_ranks(int ranks, int root, std::int64_t wanted) {
   return {chosen.begin(), chosen.end()};
 }
 
+// How many ranks' plans have about so many steps, going by a few of them.
+std::int64_t affordable_plans(const Case& of, const Algorithm& algorithm, std::int64_t steps_max) {
+  const auto steps_of = [&](int rank) {
+    const Plan plan = algorithm.make(shape_of(of, algorithm, rank));
+    return static_cast<std::int64_t>(plan.steps.size() + plan.locations.size() / 4);
+  };
+  std::int64_t others = 1;
+  for (const int rank : {0, of.ranks / 2, of.ranks - 1}) {
+    if (rank != of.root) others = std::max(others, steps_of(rank));
+  }
+  const std::int64_t left = steps_max - steps_of(of.root);
+  return std::max<std::int64_t>(8, left / others);
+}
+
 }  // namespace
 
 double Outlook::end_us() const {
@@ -26,10 +40,7 @@ double Outlook::end_us() const {
 Outlook look_ahead(const Case& of, const Algorithm& algorithm, const Prices& prices,
                    std::int64_t steps_max) {
   Outlook outlook;
-  const Plan first = algorithm.make(shape_of(of, algorithm, of.root));
-  const auto steps = static_cast<std::int64_t>(first.steps.size() + first.locations.size() / 4);
-  const std::int64_t affordable =
-      std::max<std::int64_t>(8, steps_max / std::max<std::int64_t>(steps, 1));
+  const std::int64_t affordable = affordable_plans(of, algorithm, steps_max);
   if (affordable >= of.ranks) {
     outlook.ranks.resize(static_cast<std::size_t>(of.ranks));
     std::iota(outlook.ranks.begin(), outlook.ranks.end(), 0);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "lockstep/plan/checker.h"
 
@@ -68,8 +69,19 @@ StandIn stand_in(const Case& of, const Algorithm& algorithm, int ranks, std::int
 
 std::string sizes(const Shape& shape) {
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
-  return fmt::format("{} ranks, {} elements in {} chunk{}", shape.ranks, shape.count, chunks,
-                     chunks == 1 ? "" : "s");
+  if (shape.count == 0) return fmt::format("{} ranks", shape.ranks);
+  return fmt::format("{} ranks, {} element{} in {} chunk{}", shape.ranks, shape.count,
+                     shape.count == 1 ? "" : "s", chunks, chunks == 1 ? "" : "s");
+}
+
+std::string claims(Operation operation, const Algorithm& algorithm, bool twice) {
+  const bool reduces = operation == Operation::all_reduce || operation == Operation::reduce ||
+                       operation == Operation::reduce_scatter;
+  std::string text = operation == Operation::barrier ? "nobody leaves before all have come"
+                                                     : "every result is exact";
+  if (reduces && algorithm.order == Order::canonical) text += ", added in canonical order";
+  return text + ", every message is met, no race, no deadlock, all inside the buffers" +
+         (twice ? ", for two operations in a row" : "");
 }
 
 // Sends are between two ranks whose shapes differ.
@@ -87,34 +99,42 @@ std::optional<std::string> check(const Algorithm& algorithm, const Shape& shape)
 
 Proof prove(const Case& of, const Algorithm& algorithm) {
   const Shape whole = shape_of(of, algorithm, 0);
-  StandIn chosen;
-  const auto fits = [&](int ranks, std::int64_t chunk_count) {
-    chosen = stand_in(of, algorithm, ranks, chunk_count);
-    chosen.shape.hosts = chosen.hosts;
-    return weight_of(algorithm, chosen.shape) <= kWeightMax;
+  std::deque<StandIn> chosen;
+  const auto take = [&](int ranks, std::int64_t chunk_count) {
+    StandIn& one = chosen.emplace_back(stand_in(of, algorithm, ranks, chunk_count));
+    one.shape.hosts = one.hosts;
+    const bool accepted = algorithm.accepts == nullptr || algorithm.accepts(one.shape);
+    const bool fits = accepted && weight_of(algorithm, one.shape) <= kWeightMax;
+    if (!fits) chosen.pop_back();
+    return fits;
   };
-  bool found = whole.count <= (1 << 16) && fits(of.ranks, whole.chunk_count);
-  for (const int ranks : {of.ranks, 256, 128, 64, 16, 2}) {
-    if (found || ranks > of.ranks) continue;
-    for (const std::int64_t chunk_count : {2L * ranks + 1, 17L, 5L, 3L, 1L}) {
-      found = found || fits(ranks, chunk_count);
+  // Enough for a slice of every rank; a part needs fewer.
+  const auto slices_of = [&](int ranks) {
+    return has_parts(of.operation) ? std::int64_t{5} : 2L * ranks + 1;
+  };
+  constexpr std::int64_t kExactCountMax = 1 << 16;
+  const bool exact = whole.count <= kExactCountMax && take(of.ranks, whole.chunk_count);
+  if (!exact && !take(of.ranks, slices_of(of.ranks))) {
+    take(of.ranks, 1);
+    for (const int ranks : {256, 128, 64, 16, 2}) {
+      if (ranks < of.ranks && take(ranks, slices_of(ranks))) break;
     }
   }
   Proof proof;
-  proof.problem = check(algorithm, chosen.shape);
-  const bool small = chosen.shape.ranks != whole.ranks || chosen.shape.count != whole.count;
-  const bool full = chosen.shape.ranks <= kFullProofRanksMax;
-  proof.what = fmt::format(
-      "{}: every result exact{}, every message met, no race, no deadlock, buffers kept{}",
-      sizes(chosen.shape), algorithm.order == Order::canonical ? ", added in canonical order" : "",
-      full ? ", for two operations in a row" : "");
-  if (small) {
-    proof.left_out =
-        fmt::format("a stand-in for {}, which are too many for a proof on symbols", sizes(whole));
+  std::string sizes_of_all;
+  bool full = false;
+  for (const StandIn& one : chosen) {
+    if (!proof.problem) proof.problem = check(algorithm, one.shape);
+    sizes_of_all += (sizes_of_all.empty() ? "" : "; ") + sizes(one.shape);
+    full = full || one.shape.ranks <= kFullProofRanksMax;
+  }
+  proof.what = sizes_of_all + ": " + claims(of.operation, algorithm, full);
+  if (!exact && (chosen.size() > 1 || chosen.front().shape.count != whole.count)) {
+    proof.left_out = sizes(whole) + " as such, too much for a proof on symbols";
   }
   if (!full) {
     proof.left_out +=
-        fmt::format("{}above {} ranks: whether anything is overwritten that is still being sent",
+        fmt::format("{}whether anything is overwritten that is still being sent, above {} ranks",
                     proof.left_out.empty() ? "" : "; ", kFullProofRanksMax);
   }
   return proof;
