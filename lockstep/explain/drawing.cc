@@ -195,6 +195,7 @@ class Drawing {
     return -1;
   }
   const char* colour_of(std::int64_t shade) {
+    several_ = several_ || shade < 0;
     if (shade < 0) return kNeutral;
     shades_seen_.insert(shade);
     return kColours[static_cast<std::size_t>(shade) % kColours.size()];
@@ -227,6 +228,9 @@ class Drawing {
     return svg;
   }
 
+  // So many arrows that one sees through them.
+  bool crowded() const { return simulation_.flights.size() > 400; }
+
   std::string arrow(const Flight& flight, const char* colour, double stroke) const {
     const bool down = flight.to > flight.from;
     const double gap = kLane / 2 + 1;
@@ -241,9 +245,10 @@ class Drawing {
     constexpr double kHalf = 3.4;
     return fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
-        "stroke-width=\"{:.1f}\" opacity=\"0.85\"/>\n"
+        "stroke-width=\"{:.1f}\" opacity=\"{}\"/>\n"
         "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}Z\" fill=\"{}\"/>\n",
-        x1, y1, x2 - ux * kHead * 0.8, y2 - uy * kHead * 0.8, colour, stroke, x2, y2,
+        x1, y1, x2 - ux * kHead * 0.8, y2 - uy * kHead * 0.8, colour,
+        crowded() ? stroke / 2 : stroke, crowded() ? 0.5 : 0.85, x2, y2,
         x2 - ux * kHead - uy * kHalf, y2 - uy * kHead + ux * kHalf, x2 - ux * kHead + uy * kHalf,
         y2 - uy * kHead - ux * kHalf, colour);
   }
@@ -400,6 +405,12 @@ class Drawing {
       svg += text(at + 18, top + 4.5, 12.5, kInk, "start", number);
       at += 18 + 7.5 * static_cast<double>(number.size()) + 16;
     }
+    if (several_) {
+      svg += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"13\" height=\"13\" rx=\"3\" fill=\"{}\"/>\n", at,
+          top - 6.5, kNeutral);
+      svg += text(at + 18, top + 4.5, 12.5, kInk, "start", "several");
+    }
     return svg;
   }
 
@@ -420,6 +431,7 @@ class Drawing {
   double left_ = 0;
   double end_us_ = 0;
   std::set<std::int64_t> shades_seen_;
+  bool several_ = false;
 };
 
 }  // namespace
