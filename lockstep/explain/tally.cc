@@ -68,8 +68,12 @@ double work_us(const Plan& plan, const Step& step, const ElementSize& size, cons
 }
 
 double estimate_us(const Tally& tally, const Prices& prices) {
+  // Of the messages before a wait, all but the first are made while others are on the line.
+  const std::int64_t apart = std::min(tally.waits, tally.messages_sent);
+  const auto together = static_cast<double>(tally.messages_sent - apart) * prices.message_us;
   const auto wire = static_cast<double>(std::max(tally.bytes_sent, tally.bytes_received));
-  return static_cast<double>(tally.messages_sent) * prices.message_us + wire * prices.byte_us +
+  return static_cast<double>(apart) * prices.message_us +
+         std::max(together, wire * prices.byte_us) +
          static_cast<double>(tally.bytes_reduced) * prices.reduced_byte_us +
          static_cast<double>(tally.bytes_copied) * prices.copied_byte_us +
          static_cast<double>(tally.barriers) * prices.barrier_us +
