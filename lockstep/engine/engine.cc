@@ -25,6 +25,9 @@ constexpr std::int64_t kAttentiveUs = 1'000'000;
 // sleeps on the other.
 constexpr int kMixedWaitMs = 1;
 constexpr std::chrono::milliseconds kCauseWait{200};
+// A rank that waits so long looks whether its neighbours are in the same operation at all. At once
+// would be too early: those who are on their way could not say any more what they called.
+constexpr double kNeighbourPatienceS = 0.1;
 
 std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
@@ -279,7 +282,8 @@ bool Engine::advance(Task& task) {
   if (!task.started_) start(task);
   Execution& execution = task.execution_;
   if (execution.advance()) return true;
-  if (!execution.agreed()) execution.check_neighbours();
+  const bool late = task.deadline_->elapsed_s() > kNeighbourPatienceS;
+  if (late && !execution.agreed()) execution.check_neighbours();
   watch_for_stall(execution);
   if (someone_left_.load() && fabric_.arena != nullptr) {
     // Whoever left had arrived everywhere it ever will before it said so.
