@@ -170,7 +170,7 @@ struct alignas(128) Arena::Slot {
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
   return round_up(static_cast<std::size_t>(ranks) * sizeof(Slot)) +
-         static_cast<std::size_t>(ranks) * scratch_bytes;
+         2 * static_cast<std::size_t>(ranks) * scratch_bytes;
 }
 
 Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
@@ -183,9 +183,9 @@ Arena::Slot& Arena::slot(int rank) const {
   return reinterpret_cast<Slot*>(memory_.data())[rank];
 }
 
-std::byte* Arena::scratch(int rank) const {
+std::byte* Arena::scratch(int rank, unsigned turn) const {
   return memory_.data() + round_up(static_cast<std::size_t>(ranks_) * sizeof(Slot)) +
-         static_cast<std::size_t>(rank) * scratch_bytes_;
+         (2 * static_cast<std::size_t>(rank) + turn) * scratch_bytes_;
 }
 
 void Arena::announce(const Announcement& operation) {
