@@ -278,6 +278,11 @@ void Engine::block(const Task& task) {
       poll_fds_.push_back({link->fd(), link->wanted_events(), 0});
     }
   }
+  // A peer is seldom later than going to sleep and being woken takes.
+  const auto awake_until = Clock::now() + options_.spin;
+  while (Clock::now() < awake_until) {
+    if (::poll(poll_fds_.data(), poll_fds_.size(), 0) != 0) return;
+  }
   ::poll(poll_fds_.data(), poll_fds_.size(), left_ms);
 }
 
