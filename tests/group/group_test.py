@@ -221,8 +221,8 @@ class GroupTest(unittest.TestCase):
             for process in ranks:
                 for address in listeners(process.pid):
                     self.assertEqual(address, "0100007F")
-            own = 1 if transport == "tcp" else 0
-            self.assertEqual([len(listeners(p.pid)) for p in ranks], [1 + own, own, own])
+            counts = [len(listeners(process.pid)) for process in ranks]
+            self.assertIn(counts, ([1, 0, 0], [2, 1, 1]) if transport == "shm" else ([2, 1, 1],))
 
     def test_beside_the_store_of_torchruns_agent(self):
         # Debian's own torchrun 1.13 does not start on its Python 3.11; this is what it does to ranks.
