@@ -66,6 +66,9 @@ SharedMemory::Address SharedMemory::Address::from_wire(const std::string& bytes)
   address.fd = reader.get<std::int32_t>();
   address.inode = reader.get<std::uint64_t>();
   address.bytes = reader.get<std::uint64_t>();
+  if (reader.left() != 0 || address.pid <= 0 || address.fd < 0 || address.bytes == 0) {
+    fail(Code::corrupt, "a rank says where its shared memory is, but that is no place");
+  }
   return address;
 }
 

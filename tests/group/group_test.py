@@ -329,6 +329,16 @@ class GroupTest(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertRegex(err, f"'{address}' means every address")
 
+    def test_64_ranks_on_one_host(self):  # S-RDV-06
+        for transport in ("tcp", "auto"):
+            done = subprocess.run(
+                [LOCKSTEP, "run", "-n", "64", "--", PROBE, "sum"],
+                env=environment({"LOCKSTEP_TRANSPORT": transport}),
+                capture_output=True, text=True, timeout=60,
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count(" of 64: 2080 over"), 64)
+
     def test_a_launched_job_listens_on_loopback_alone(self):  # S-SEC-01
         launcher = subprocess.Popen(
             [LOCKSTEP, "run", "-n", "3", "--", PROBE, "sleep"],
