@@ -84,7 +84,8 @@ class Arena {
   bool arrived(int rank, std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
   // The first `spin` of it keeps the core busy, which is for a rank that has a core to itself:
-  // going to sleep and being woken costs more than a peer is usually late.
+  // going to sleep and being woken costs more than a peer is usually late. Without spin it lets
+  // others run a few times before it sleeps.
   void wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
                 std::chrono::microseconds spin) const;
   void wake_all() const;
