@@ -47,11 +47,10 @@ Execution::Execution(const Fabric& fabric)
   }
 }
 
-void Execution::start(const Request& request, std::shared_ptr<const Plan> plan,
-                      const Announcement& announcement, const Placement& data,
-                      const Placement& input, const Workspace& workspace) {
+void Execution::start(const Request& request, const Plan& plan, const Announcement& announcement,
+                      const Placement& data, const Placement& input, const Workspace& workspace) {
   request_ = request;
-  plan_ = std::move(plan);
+  plan_ = &plan;
   announcement_ = announcement;
   data_ = data;
   input_ = input;
@@ -140,7 +139,8 @@ void Execution::reduce_step(const Step& step) {
 bool Execution::pass_barrier() {
   if (fabric_.arena == nullptr) return true;  // alone on this host
   if (!at_barrier_) {
-    barrier_ = fabric_.arena->arrive();
+    barrier_ = agreed_ ? fabric_.arena->arrive()
+                       : fabric_.arena->arrive_agreeing(announcement_.fingerprint());
     at_barrier_ = true;
   }
   const int laggard = fabric_.arena->laggard(barrier_);
@@ -160,10 +160,11 @@ void Execution::disagree(int rank, const Announcement& theirs) const {
 
 void Execution::check_agreement() const {
   for (std::size_t i = 0; i < fabric_.local.size(); ++i) {
+    if (fabric_.arena->agrees(static_cast<int>(i))) continue;
     const auto theirs = fabric_.arena->announced(static_cast<int>(i), announcement_.sequence);
-    // One that is further has seen that this rank agreed with it.
-    if (!theirs || theirs->sequence > announcement_.sequence) continue;
-    if (*theirs != announcement_) disagree(fabric_.local[i], *theirs);
+    if (theirs && *theirs != announcement_) disagree(fabric_.local[i], *theirs);
+    fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in another",
+         fabric_.rank, describe(announcement_), fabric_.local[i]);
   }
 }
 

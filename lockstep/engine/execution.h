@@ -35,6 +35,13 @@ struct Request {
   // Row-major copies that data and input point to where the tensors are not row-major themselves.
   std::shared_ptr<const Staging> staged_data = {};
   std::shared_ptr<const Staging> staged_input = {};
+
+  // The same but for counts per rank and staging.
+  bool is_like(const Request& other) const {
+    return data == other.data && input == other.input && count == other.count &&
+           operation == other.operation && reduce == other.reduce && root == other.root &&
+           peer == other.peer && dtype == other.dtype;
+  }
 };
 
 // "all_reduce number 12 (sum of f32[1000])".
@@ -58,9 +65,8 @@ class Execution {
   explicit Execution(const Fabric& fabric);
 
   // `plan` and `workspace` must outlive the operation.
-  void start(const Request& request, std::shared_ptr<const Plan> plan,
-             const Announcement& announcement, const Placement& data, const Placement& input,
-             const Workspace& workspace);
+  void start(const Request& request, const Plan& plan, const Announcement& announcement,
+             const Placement& data, const Placement& input, const Workspace& workspace);
 
   // Goes as far as it can; true when the operation is complete. Throws Error when the ranks do not
   // agree, a peer is lost, or bytes are corrupt.
@@ -97,8 +103,8 @@ class Execution {
   const Fabric& fabric_;
   std::vector<int> local_index_;  // by rank; -1: on another host
 
-  Request request_;
-  std::shared_ptr<const Plan> plan_;
+  Request request_;  // what must live longer (staging) the engine keeps
+  const Plan* plan_ = nullptr;
   Announcement announcement_;
   Placement data_;
   Placement input_;

@@ -179,7 +179,10 @@ class alignas(64) Bulletin {
 
 // What one rank says to the others; each on cache lines of its own.
 struct alignas(128) Arena::Slot {
-  std::atomic<std::uint32_t> barriers;                      // how many this rank has arrived at
+  std::atomic<std::uint32_t> barriers;  // how many this rank has arrived at
+  // At the last two first barriers of operations: a peer is one of them ahead at most. In the same
+  // cache line, so that whoever sees the arrival has them.
+  std::atomic<std::uint64_t> fingerprints[2];
   alignas(64) mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barriers`
   Bulletin bulletins[2];                                    // this operation and the last
 };
@@ -210,6 +213,17 @@ void Arena::announce(const Announcement& operation) {
 
 std::optional<Announcement> Arena::announced(int rank, std::uint64_t sequence) const {
   return slot(rank).bulletins[sequence % 2].read();
+}
+
+std::uint32_t Arena::arrive_agreeing(std::uint64_t fingerprint) {
+  ++agreements_;
+  slot(rank_).fingerprints[agreements_ % 2].store(fingerprint, std::memory_order_relaxed);
+  return arrive();  // which orders it
+}
+
+bool Arena::agrees(int rank) const {
+  return slot(rank).fingerprints[agreements_ % 2].load(std::memory_order_relaxed) ==
+         slot(rank_).fingerprints[agreements_ % 2].load(std::memory_order_relaxed);
 }
 
 std::uint32_t Arena::arrive() {

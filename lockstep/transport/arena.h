@@ -77,6 +77,11 @@ class Arena {
   // before. Empty while it is being written.
   std::optional<Announcement> announced(int rank, std::uint64_t sequence) const;
 
+  // The first barrier of an operation: ranks that come with another fingerprint are in another
+  // operation. agrees() is asked once the barrier is passed and before the next such one.
+  std::uint32_t arrive_agreeing(std::uint64_t fingerprint);
+  bool agrees(int rank) const;
+
   // The barrier: arrive() starts the next one and returns its number; it is passed when laggard()
   // is -1, else that is a rank which has not arrived.
   std::uint32_t arrive();
@@ -100,6 +105,7 @@ class Arena {
   const std::size_t scratch_bytes_;
   std::uint32_t barriers_ = 0;
   unsigned turns_ = 0;
+  unsigned agreements_ = 0;
 };
 
 }  // namespace lockstep
