@@ -88,6 +88,7 @@ class Execution {
   void check_neighbours() const;
 
  private:
+  void choose_scratch();
   bool step(const Step& step);
   void reduce_step(const Step& step);
   bool pass_barrier();
@@ -112,6 +113,8 @@ class Execution {
   std::size_t element_bytes_ = 1;
   std::size_t partial_bytes_ = 1;
   bool uses_links_ = false;
+  bool in_mail_ = false;    // scratch goes along with the barrier
+  std::uint32_t mail_ = 0;  // which
   unsigned turn_ = 0;
 
   std::size_t next_ = 0;
