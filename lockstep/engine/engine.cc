@@ -1,6 +1,7 @@
 #include "lockstep/engine/engine.h"
 
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -25,10 +26,22 @@ constexpr std::int64_t kAttentiveUs = 1'000'000;
 // sleeps on the other.
 constexpr int kMixedWaitMs = 1;
 constexpr std::chrono::milliseconds kCauseWait{200};
+// A rank that waits so long looks whether its neighbours are in the same operation at all. At once
+// would be too early: those who are on their way could not say any more what they called.
+constexpr double kNeighbourPatienceS = 0.1;
+// How long a wait may be before its operation's time is counted.
+constexpr int kFirstLookMs = 20;
 
 std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
       .count();
+}
+
+// Good to some milliseconds, in a fifth of the time.
+std::int64_t coarse_us() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
 }
 
 }  // namespace
@@ -77,6 +90,7 @@ class Engine::Task final : public internal::Completion {
   Decision decision_;
   Execution execution_;
   bool started_ = false;
+  bool looked_at_ = false;  // since it was started
   std::optional<Deadline> deadline_;
   std::optional<Error> error_;
   std::atomic<bool> done_{false};
@@ -168,7 +182,7 @@ Engine::Task* Engine::enqueue(const Request& request) {
   queue_.push_back(task.get());
   task->retain();
   pending_.fetch_add(1);
-  last_submit_us_.store(now_us(), std::memory_order_relaxed);
+  last_submit_us_.store(coarse_us(), std::memory_order_relaxed);
   return task.release();
 }
 
@@ -224,7 +238,7 @@ void Engine::look_at_queue() {
 }
 
 void Engine::drive() {
-  last_driven_us_.store(now_us(), std::memory_order_relaxed);
+  last_driven_us_.store(coarse_us(), std::memory_order_relaxed);
   for (bool completed = true; completed;) {
     completed = false;
     if (failed_.load()) return finish_all();
@@ -271,7 +285,8 @@ void Engine::start(Task& task) {
   task.execution_.start(task.request_, task.decision_.plan, task.decision_.announcement,
                         task.decision_.data, task.decision_.input, {base, base + partials_at});
   task.started_ = true;
-  task.deadline_.emplace(Deadline::after(options_.operation_timeout));
+  task.looked_at_ = false;
+  task.deadline_.reset();
   recorder_.started(task.ticket_);
 }
 
@@ -279,7 +294,14 @@ bool Engine::advance(Task& task) {
   if (!task.started_) start(task);
   Execution& execution = task.execution_;
   if (execution.advance()) return true;
-  if (!execution.agreed()) execution.check_neighbours();
+  // Most operations are complete at the second look, and never see a clock.
+  if (!task.looked_at_) {
+    task.looked_at_ = true;
+    return false;
+  }
+  if (!task.deadline_) task.deadline_.emplace(Deadline::after(options_.operation_timeout));
+  const bool late = task.deadline_->elapsed_s() > kNeighbourPatienceS;
+  if (late && !execution.agreed()) execution.check_neighbours();
   watch_for_stall(execution);
   if (someone_left_.load() && fabric_.arena != nullptr) {
     // Whoever left had arrived everywhere it ever will before it said so.
@@ -323,7 +345,9 @@ void Engine::add_link_fds(std::vector<pollfd>& fds) const {
 
 int Engine::patience_ms() const {
   int left_ms = stall_.remaining_ms();
-  for (const Task* task : driven_) left_ms = std::min(left_ms, task->deadline_->remaining_ms());
+  for (const Task* task : driven_) {
+    left_ms = std::min(left_ms, task->deadline_ ? task->deadline_->remaining_ms() : kFirstLookMs);
+  }
   return left_ms;
 }
 
@@ -514,7 +538,7 @@ int Engine::progress(std::vector<pollfd>& fds) {
     return 0;
   }
   if (pending_.load() > 0 && callers_driving_.load() == 0) {
-    const bool due = now_us() - last_driven_us_.load() >= takeover_ms * 1000;
+    const bool due = coarse_us() - last_driven_us_.load() >= takeover_ms * 1000;
     if (!due) return takeover_ms;
     std::unique_lock driving(drive_mutex_, std::try_to_lock);
     if (!driving.owns_lock()) return std::max(takeover_ms, 1);
@@ -537,7 +561,7 @@ int Engine::progress(std::vector<pollfd>& fds) {
     const bool mixed = driven_[0]->execution_.laggard() >= 0;
     return mixed ? kMixedWaitMs : std::min(patience_ms(), 1000);
   }
-  if (takeover_ms > 0 && now_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
+  if (takeover_ms > 0 && coarse_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
   sleeping_ = true;
   // A submit between the look at pending_ and here has not seen sleeping_.
   return pending_.load() > 0 && callers_driving_.load() == 0 ? 0 : -1;

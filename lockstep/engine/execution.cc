@@ -59,6 +59,7 @@ void Execution::start(const Request& request, std::shared_ptr<const Plan> plan,
   element_bytes_ = size_of(request.dtype);
   partial_bytes_ = size_of(accumulation_type(request.dtype));
   uses_links_ = plan_->needs.messages;
+  if (plan_->needs.shared_scratch && fabric_.arena != nullptr) turn_ = fabric_.arena->next_turn();
   next_ = 0;
   announced_ = at_barrier_ = agreed_ = false;
   receives_.clear();
@@ -254,7 +255,7 @@ std::byte* Execution::resolve(const Location& at) const {
       return input_.region->by_rank[rank] + input_.offset_bytes + offset;
     case Space::scratch:
       if (plan_->needs.shared_scratch && fabric_.arena != nullptr) {
-        return fabric_.arena->scratch(local_index(at.rank)) + offset;
+        return fabric_.arena->scratch(local_index(at.rank), turn_) + offset;
       }
       return workspace_.scratch + offset;
     case Space::partial:

@@ -106,6 +106,7 @@ class Execution {
   std::size_t element_bytes_ = 1;
   std::size_t partial_bytes_ = 1;
   bool uses_links_ = false;
+  unsigned turn_ = 0;
 
   std::size_t next_ = 0;
   std::uint32_t barrier_ = 0;

@@ -16,6 +16,8 @@ constexpr std::int64_t kCacheLineBytes = 64;
 constexpr std::int64_t kMessageChunkBytes = 4 << 20;
 constexpr std::int64_t kBroadcastChunkBytes = 512 << 10;
 constexpr std::size_t kEntriesMax = 4096;
+// Reading everybody's bytes costs less than a second barrier up to about here, of all ranks together.
+constexpr std::int64_t kFewBytes = 32 << 10;
 
 std::uint64_t checksum_of(std::span<const std::int64_t> counts) {
   return counts.empty() ? 0 : checksum(counts.data(), counts.size_bytes());
@@ -84,6 +86,7 @@ Shape Planner::shape_of(const Request& request) const {
   shape.align_count = kCacheLineBytes / element;
   const bool broadcast = request.operation == Operation::broadcast;
   shape.chunk_count = (broadcast ? kBroadcastChunkBytes : kMessageChunkBytes) / element;
+  shape.few_count = kFewBytes / fabric_.ranks / element;
   shape.counts = request.counts;
   shape.receive_counts = request.receive_counts;
   shape.hosts = fabric_.hosts;
@@ -114,7 +117,8 @@ Planner::Entry Planner::make(const Request& request, const Reach& reach) const {
   if (algorithm->needs.shared_scratch) {
     // Two halves take turns; over several hosts the slices of other ranks need as much again.
     const std::int64_t parts = algorithm->needs.messages ? 4 : 2;
-    shape.chunk_count = std::max<std::int64_t>(1, scratch / parts / element);
+    const std::int64_t chunk = scratch / parts - fabric_.ranks * kCacheLineBytes;
+    shape.chunk_count = std::max<std::int64_t>(1, chunk / element);
   }
   auto plan = std::make_shared<const Plan>(algorithm->make(shape));
   LOCKSTEP_CHECK(!algorithm->needs.shared_scratch || plan->scratch_count * element <= scratch);

@@ -34,23 +34,23 @@ Staging::Staging(const TensorView& tensor, bool reads, bool writes)
       element_bytes_(size_of(tensor.dtype)),
       sizes_(tensor.sizes.begin(), tensor.sizes.end()),
       strides_(tensor.strides.begin(), tensor.strides.end()),
+      count_(tensor.count),
       writes_(writes),
       copy_(new std::byte[tensor.bytes()]) {
-  if (!reads || tensor.count == 0) return;
+  if (!reads || count_ == 0) return;
   for_each_row([&](std::int64_t from, std::int64_t to) {
     for (std::int64_t i = 0; i < sizes_.back(); ++i) {
       std::memcpy(copy_.get() + static_cast<std::size_t>(to + i) * element_bytes_,
-                  tensor_ + (from + i * strides_.back()) * static_cast<std::int64_t>(element_bytes_),
-                  element_bytes_);
+                  at(from + i * strides_.back()), element_bytes_);
     }
   });
 }
 
 void Staging::finish() const {
-  if (!writes_) return;
+  if (!writes_ || count_ == 0) return;
   for_each_row([&](std::int64_t to, std::int64_t from) {
     for (std::int64_t i = 0; i < sizes_.back(); ++i) {
-      std::memcpy(tensor_ + (to + i * strides_.back()) * static_cast<std::int64_t>(element_bytes_),
+      std::memcpy(at(to + i * strides_.back()),
                   copy_.get() + static_cast<std::size_t>(from + i) * element_bytes_,
                   element_bytes_);
     }

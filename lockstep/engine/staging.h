@@ -28,11 +28,15 @@ class Staging {
  private:
   template <class Visit>
   void for_each_row(const Visit& visit) const;
+  std::byte* at(std::int64_t element) const {
+    return tensor_ + element * static_cast<std::int64_t>(element_bytes_);
+  }
 
   std::byte* const tensor_;
   const std::size_t element_bytes_;
   const std::vector<std::int64_t> sizes_;
   const std::vector<std::int64_t> strides_;
+  const std::int64_t count_;
   const bool writes_;
   const std::unique_ptr<std::byte[]> copy_;
 };

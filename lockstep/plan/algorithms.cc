@@ -83,6 +83,8 @@ using Op = Operation;
 constexpr Order kFixed = Order::canonical;
 
 constexpr Algorithm kAlgorithms[] = {
+    {"flat", Op::all_reduce, kScratch, kFixed, all_reduce_flat, few_elements, nullptr,
+     "one barrier, for few bytes"},
     {"arena", Op::all_reduce, kData, kFixed, all_reduce_arena, nullptr, nullptr,
      "one pass over memory, no copies"},
     {"staged", Op::all_reduce, kScratch, kFixed, all_reduce_staged, nullptr, nullptr,

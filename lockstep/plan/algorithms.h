@@ -12,6 +12,7 @@
 namespace lockstep {
 
 Plan all_reduce_arena(const Shape& shape);
+Plan all_reduce_flat(const Shape& shape);
 Plan all_reduce_staged(const Shape& shape);
 Plan all_reduce_hierarchical(const Shape& shape);
 Plan all_reduce_hierarchical_staged(const Shape& shape);
@@ -47,6 +48,7 @@ Plan barrier_dissemination(const Shape& shape);
 Plan send_direct(const Shape& shape);
 
 bool power_of_two_ranks(const Shape& shape);
+bool few_elements(const Shape& shape);
 
 // Every algorithm, best first within an operation.
 std::span<const Algorithm> algorithms();

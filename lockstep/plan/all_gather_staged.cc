@@ -35,7 +35,6 @@ Plan all_gather_staged(const Shape& shape) {
                 rank == shape.rank ? plan.input(piece(rank)) : plan.scratch(rank, half(rank)));
     }
   }
-  plan.barrier();
   return plan.take();
 }
 

@@ -19,8 +19,6 @@ Plan broadcast_staged(const Shape& shape) {
     plan.barrier();
     if (shape.rank != shape.root) plan.copy(plan.data(range), plan.scratch(shape.root, half));
   }
-  // The last chunks may still be read; the scratch is free for the next operation after this.
-  plan.barrier();
   return plan.take();
 }
 

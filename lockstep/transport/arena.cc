@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +22,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+// How often a rank that shares its core lets others run before it sleeps.
+constexpr int kYields = 30;
 // Beyond what is asked for. Mappings lie side by side, and a rank reads the same place in several
 // of them at once. AMD's first-level cache predicts its way from address bits 12 to 27, folded in
 // pairs: where two addresses fold alike, as at a distance of 256 MiB, every access misses. Three
@@ -41,6 +44,16 @@ void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// For a microsecond or so; whether it came true.
+template <class Condition>
+bool spins_until(const Condition& condition) {
+  for (int i = 0; i < 64; ++i) {
+    if (condition()) return true;
+    relax();
+  }
+  return false;
 }
 
 // Barrier numbers wrap; a difference does not.
@@ -66,6 +79,9 @@ SharedMemory::Address SharedMemory::Address::from_wire(const std::string& bytes)
   address.fd = reader.get<std::int32_t>();
   address.inode = reader.get<std::uint64_t>();
   address.bytes = reader.get<std::uint64_t>();
+  if (reader.left() != 0 || address.pid <= 0 || address.fd < 0 || address.bytes == 0) {
+    fail(Code::corrupt, "a rank says where its shared memory is, but that is no place");
+  }
   return address;
 }
 
@@ -170,7 +186,7 @@ struct alignas(128) Arena::Slot {
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
   return round_up(static_cast<std::size_t>(ranks) * sizeof(Slot)) +
-         static_cast<std::size_t>(ranks) * scratch_bytes;
+         2 * static_cast<std::size_t>(ranks) * scratch_bytes;
 }
 
 Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
@@ -183,9 +199,9 @@ Arena::Slot& Arena::slot(int rank) const {
   return reinterpret_cast<Slot*>(memory_.data())[rank];
 }
 
-std::byte* Arena::scratch(int rank) const {
+std::byte* Arena::scratch(int rank, unsigned turn) const {
   return memory_.data() + round_up(static_cast<std::size_t>(ranks_) * sizeof(Slot)) +
-         static_cast<std::size_t>(rank) * scratch_bytes_;
+         (2 * static_cast<std::size_t>(rank) + turn) * scratch_bytes_;
 }
 
 void Arena::announce(const Announcement& operation) {
@@ -221,14 +237,21 @@ bool Arena::arrived(int rank, std::uint32_t barrier) const {
 void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
                      std::chrono::microseconds spin) const {
   Slot& other = slot(rank);
+  const auto is_there = [&] {
+    return reached(other.barriers.load(std::memory_order_acquire), barrier);
+  };
   if (spin.count() > 0) {
+    if (spins_until(is_there)) return;
     const auto end = std::chrono::steady_clock::now() + spin;
-    do {
-      for (int i = 0; i < 64; ++i) {
-        if (reached(other.barriers.load(std::memory_order_acquire), barrier)) return;
-        relax();
-      }
-    } while (std::chrono::steady_clock::now() < end);
+    while (std::chrono::steady_clock::now() < end) {
+      if (spins_until(is_there)) return;
+    }
+  } else {
+    // The one that is waited for may want this very core.
+    for (int i = 0; i < kYields; ++i) {
+      ::sched_yield();
+      if (is_there()) return;
+    }
   }
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = other.barriers.load(std::memory_order_seq_cst);

@@ -60,14 +60,16 @@ class SharedMemory {
 
 class Arena {
  public:
-  // Bytes of control block for that many ranks with that much scratch each.
+  // Bytes of control block for that many ranks with twice that much scratch each.
   static std::size_t bytes_for(int ranks, std::size_t scratch_bytes);
 
   // `memory` is the same zeroed block on all ranks.
   Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes);
 
-  std::byte* scratch(int rank) const;
-  std::size_t scratch_bytes() const { return scratch_bytes_; }
+  // Scratch takes turns: what is left in one may be read while the other is written.
+  std::byte* scratch(int rank, unsigned turn) const;
+  // The turn of the next operation that uses scratch.
+  unsigned next_turn() { return ++turns_ % 2; }
 
   // What this rank is in. The last two are kept.
   void announce(const Announcement& operation);
@@ -82,7 +84,8 @@ class Arena {
   bool arrived(int rank, std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
   // The first `spin` of it keeps the core busy, which is for a rank that has a core to itself:
-  // going to sleep and being woken costs more than a peer is usually late.
+  // going to sleep and being woken costs more than a peer is usually late. Without spin it lets
+  // others run a few times before it sleeps.
   void wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
                 std::chrono::microseconds spin) const;
   void wake_all() const;
@@ -96,6 +99,7 @@ class Arena {
   const int ranks_;
   const std::size_t scratch_bytes_;
   std::uint32_t barriers_ = 0;
+  unsigned turns_ = 0;
 };
 
 }  // namespace lockstep

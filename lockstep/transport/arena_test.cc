@@ -71,10 +71,10 @@ TEST(Arena, BarrierOrdersWritesOfAllRanks) {
       threads.emplace_back([&, rank] {
         Arena& arena = *arenas[rank];
         for (int round = 0; round < kRounds; ++round) {
-          *reinterpret_cast<int*>(arena.scratch(rank)) = round;
+          *reinterpret_cast<int*>(arena.scratch(rank, 0)) = round;
           pass(arena, spin);
           for (int peer = 0; peer < kRanks; ++peer) {
-            if (*reinterpret_cast<int*>(arena.scratch(peer)) != round) ++wrong;
+            if (*reinterpret_cast<int*>(arena.scratch(peer, 0)) != round) ++wrong;
           }
           pass(arena, spin);
         }

@@ -186,7 +186,7 @@ void Handshake::advance(std::string& in, std::string& out) {
     out += hello_;
     stage_ = Stage::hello_sent;
   }
-  // Only the first message tells: a proof is any bytes.
+  // Not of a proof, whose bytes may be any.
   const bool first = stage_ == Stage::server_ready || stage_ == Stage::hello_sent;
   if (first && looks_encrypted(in)) {
     // Answering in clear tells an encrypting client what is wrong.

@@ -89,6 +89,21 @@ TEST(Handshake, BothEndsByteByByte) {
   EXPECT_EQ(server.hello().group, 77u);
 }
 
+TEST(Handshake, AProofMayBeginLikeARecordOfTls) {
+  const std::string hello = make_hello({Purpose::data, 3, 0});
+  for (int tried = 0, found = 0; found < 2; ++tried) {
+    ASSERT_LT(tried, 2'000'000);
+    Handshake server = Handshake::as_server("secret");
+    std::string in = hello, answer;
+    server.advance(in, answer);
+    in = make_proof(hello, answer, "secret");
+    if (!looks_encrypted(in)) continue;
+    ++found;
+    server.advance(in, answer);
+    EXPECT_TRUE(server.done());
+  }
+}
+
 TEST(Handshake, CutBytesAreRefusedNotReadBeyond) {
   const std::string hello = make_hello({Purpose::store, 1, 0});
   const std::string answer = make_answer(hello, "secret");

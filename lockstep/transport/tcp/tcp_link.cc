@@ -1,5 +1,7 @@
 #include "lockstep/transport/tcp/tcp_link.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/transport/tcp/socket.h"
 
@@ -60,12 +62,13 @@ void TcpLink::progress_sends() {
     const std::size_t of_header = std::min(message.done, kMessageHeaderBytes);
     const std::size_t put = stream_.write(std::span(message.header).subspan(of_header),
                                           message.bytes.subspan(message.done - of_header));
-    if (put == 0) return;
     message.done += put;
-    if (message.done == kMessageHeaderBytes + message.bytes.size()) {
-      outgoing_.pop_front();
-      ++sent_;
+    if (message.done < kMessageHeaderBytes + message.bytes.size()) {
+      if (put == 0) return;
+      continue;
     }
+    outgoing_.pop_front();
+    ++sent_;
   }
 }
 
@@ -73,9 +76,8 @@ void TcpLink::progress_receives() {
   while (!incoming_.empty()) {
     const Incoming& message = incoming_.front();
     const bool in_header = in_done_ < kMessageHeaderBytes;
-    const std::size_t got =
-        stream_.read(in_header ? std::span<std::byte>(header_).subspan(in_done_)
-                               : message.bytes.subspan(in_done_ - kMessageHeaderBytes));
+    const std::size_t got = read(in_header ? std::span<std::byte>(header_).subspan(in_done_)
+                                           : message.bytes.subspan(in_done_ - kMessageHeaderBytes));
     if (got == 0) return;
     in_done_ += got;
     if (in_header && in_done_ == kMessageHeaderBytes) check_header(message);
@@ -85,6 +87,19 @@ void TcpLink::progress_receives() {
       ++received_;
     }
   }
+}
+
+std::size_t TcpLink::read(std::span<std::byte> to) {
+  if (ahead_begin_ == ahead_end_) {
+    if (to.size() >= kAheadBytes) return stream_.read(to);
+    ahead_begin_ = 0;
+    ahead_end_ = 0;  // of nothing, should the read throw
+    ahead_end_ = stream_.read(ahead_);
+  }
+  const std::size_t bytes = std::min(to.size(), ahead_end_ - ahead_begin_);
+  std::copy_n(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_), bytes, to.begin());
+  ahead_begin_ += bytes;
+  return bytes;
 }
 
 void TcpLink::check_header(const Incoming& expected) {

@@ -2,6 +2,7 @@
 // 64-byte header and its bytes: docs/wire-format.md.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -40,6 +41,7 @@ class TcpLink final : public Link {
   };
 
   bool connect();
+  std::size_t read(std::span<std::byte> to);
   void progress_sends();
   void progress_receives();
   void check_header(const Incoming& expected);
@@ -52,6 +54,11 @@ class TcpLink final : public Link {
   std::deque<Outgoing> outgoing_;
   std::deque<Incoming> incoming_;
   MessageHeader header_;
+  // Bytes read ahead, so that a small message is one system call; large ones are read in place.
+  static constexpr std::size_t kAheadBytes = 4096;
+  std::array<std::byte, kAheadBytes> ahead_;
+  std::size_t ahead_begin_ = 0;
+  std::size_t ahead_end_ = 0;
   std::size_t in_done_ = 0;  // of header and bytes of the first incoming message together
   std::int64_t sends_ = 0;  // asked for
   std::int64_t receives_ = 0;
