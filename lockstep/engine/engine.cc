@@ -157,7 +157,7 @@ std::uint64_t Engine::number_of(const Request& request) {
   return request.root == fabric_.rank ? sent_to_[peer]++ : received_from_[peer]++;
 }
 
-Engine::Task* Engine::enqueue(const Request& request) {
+Work Engine::enqueue(const Request& request) {
   std::unique_ptr<Task> task;
   {
     const std::lock_guard lock(pool_->mutex);
@@ -181,19 +181,20 @@ Engine::Task* Engine::enqueue(const Request& request) {
       static_cast<std::size_t>(announcement.count) * size_of(announcement.dtype));
   queue_.push_back(task.get());
   task->retain();
+  Work work(task.release());  // before somebody else can complete the task and let go of it
   pending_.fetch_add(1);
   last_submit_us_.store(coarse_us(), std::memory_order_relaxed);
-  return task.release();
+  return work;
 }
 
 Work Engine::submit(const Request& request) {
-  Work work(enqueue(request));
+  Work work = enqueue(request);
   if (options_.takeover.count() == 0 || sleeping_.load()) wake();
   return work;
 }
 
 void Engine::run(const Request& request) {
-  Work(enqueue(request)).wait();
+  enqueue(request).wait();
 }
 
 void Engine::wait_for(Task& task) {

@@ -81,7 +81,7 @@ class Engine {
 
   struct Pool;
 
-  Task* enqueue(const Request& request);
+  Work enqueue(const Request& request);
   std::uint64_t number_of(const Request& request);
   void wait_for(Task& task);
   // These need drive_mutex_.
