@@ -43,6 +43,18 @@ std::int64_t coarse_us() {
   return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
 }
 
+template <class Call>
+class AtEnd {
+ public:
+  explicit AtEnd(Call call) : call_(std::move(call)) {}
+  ~AtEnd() { call_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  const Call call_;
+};
+
 }  // namespace
 
 Engine::Engine(const Fabric& fabric, EngineOptions options)
@@ -120,30 +132,32 @@ void Engine::prepare(Task& task, const Request& request) {
       &task == alone_.get());
 }
 
-Engine::Task* Engine::enqueue(const Request& request) {
+Work Engine::enqueue(const Request& request) {
   std::unique_ptr<Task> task = pool_->take();
   if (task == nullptr) task = std::make_unique<Task>(this);
   const std::lock_guard lock(mutex_);
   prepare(*task, request);
   queue_.push_back(task.get());
   task->retain();
+  Work work(task.release());  // before somebody else can complete the task and let go of it
   pending_.fetch_add(1);
   last_submit_us_.store(coarse_us(), std::memory_order_relaxed);
-  return task.release();
+  return work;
 }
 
 Work Engine::submit(const Request& request) {
-  Work work(enqueue(request));
+  Work work = enqueue(request);
   if (options_.takeover.count() == 0 || sleeping_.load()) wake();
   return work;
 }
 
 void Engine::run(const Request& request) {
   if (pending_.load(std::memory_order_acquire) == 0) {
+    const AtEnd say([this] { notices_.say(); });  // when the lock is gone
     const std::lock_guard driving(drive_mutex_);
     if (pending_.load(std::memory_order_acquire) == 0) return run_alone(request);
   }
-  Work(enqueue(request)).wait();
+  enqueue(request).wait();
 }
 
 // The way of a blocking call when nothing else is under way: no queue, no handle, few locks.
@@ -164,11 +178,9 @@ void Engine::run_alone(const Request& request) {
     fail_task(task);
     write_record();
     driven_.clear();
-    notices_.say();
     throw *failure();
   }
   driven_.clear();
-  notices_.say();
 }
 
 // In a handler: what was thrown in `task` becomes the failure of the group, unless it is that.

@@ -82,7 +82,7 @@ class Engine {
   struct Pool;
 
   void prepare(Task& task, const Request& request);
-  Task* enqueue(const Request& request);
+  Work enqueue(const Request& request);
   std::uint64_t number_of(const Request& request);
   void wait_for(Task& task);
   // These need drive_mutex_.

@@ -103,7 +103,11 @@ Planner::Entry Planner::make(const Request& request, const Reach& reach) const {
   Choice choice;
   choice.order = options_.order;
   const auto forced = options_.forced.find(request.operation);
-  if (forced != options_.forced.end()) choice.forced = forced->second;
+  // A tensor without elements has no place in memory, so what needs one could not take it.
+  // (Counts of an all_to_all differ between ranks: there the choice may not look at them.)
+  const bool own_counts = request.operation == Operation::all_to_all && !request.counts.empty();
+  const bool something = own_counts || total(request) > 0;
+  if (forced != options_.forced.end() && something) choice.forced = forced->second;
   const Algorithm* algorithm = choose(shape, element, reach, options_.prices, choice);
   if (algorithm == nullptr) {
     fail(Code::unsupported, "{} by '{}' is asked for, which cannot be used here{}",
