@@ -40,7 +40,7 @@ def main():
     seen = 0
     for path in sources():
         folder = "/".join(path.split("/")[:2])
-        test = path.endswith("_test.cc")
+        test = path.endswith(("_test.cc", "expected_results.h"))
         with open(os.path.join(SOURCE, path)) as file:
             lines = file.readlines()
         for number, line in enumerate(lines, 1):
