@@ -3,11 +3,11 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "lockstep/base/ring_queue.h"
 #include "lockstep/transport/link.h"
 #include "lockstep/transport/tcp/message.h"
 #include "lockstep/transport/tcp/stream_source.h"
@@ -31,7 +31,7 @@ class TcpLink final : public Link {
 
  private:
   struct Outgoing {
-    MessageHeader header;
+    MessageHeader header = {};
     std::span<const std::byte> bytes;
     std::size_t done = 0;  // of header and bytes together
   };
@@ -51,8 +51,8 @@ class TcpLink final : public Link {
   const Describe describe_;
   std::unique_ptr<StreamSource> source_;  // until there is a stream
   Stream stream_;
-  std::deque<Outgoing> outgoing_;
-  std::deque<Incoming> incoming_;
+  RingQueue<Outgoing> outgoing_;
+  RingQueue<Incoming> incoming_;
   MessageHeader header_;
   // Bytes read ahead, so that a small message is one system call; large ones are read in place.
   static constexpr std::size_t kAheadBytes = 4096;
@@ -60,7 +60,7 @@ class TcpLink final : public Link {
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;
   std::size_t in_done_ = 0;  // of header and bytes of the first incoming message together
-  std::int64_t sends_ = 0;  // asked for
+  std::int64_t sends_ = 0;   // asked for
   std::int64_t receives_ = 0;
   std::int64_t sent_ = 0;
   std::int64_t received_ = 0;
