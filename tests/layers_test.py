@@ -16,6 +16,8 @@ ALLOWED = {
     "lockstep/engine": ["env", "kernels", "plan", "transport"],
     "lockstep/rendezvous": ["env", "transport"],
     "lockstep/group": ["env", "engine", "rendezvous", "transport", "plan"],
+    "lockstep/explain": ["plan"],
+    "lockstep/tune": ["env", "group", "kernels", "plan", "transport"],
     "lockstep/reducer": ["group"],
     "lockstep/torch": ["group", "reducer"],
     "lockstep/launch": ["env"],
