@@ -16,6 +16,16 @@ void check(const char* what, const TensorView& tensor) {
     fail(Code::invalid_argument, "{}: a tensor with {} sizes and {} strides", what,
          tensor.sizes.size(), tensor.strides.size());
   }
+  if (tensor.sizes.empty()) return;
+  std::int64_t elements = 1;
+  for (const std::int64_t size : tensor.sizes) {
+    const bool fits = size >= 0 && !__builtin_mul_overflow(elements, size, &elements);
+    if (!fits) fail(Code::invalid_argument, "{}: a dimension of {} elements", what, size);
+  }
+  if (elements != tensor.count) {
+    fail(Code::invalid_argument, "{}: sizes of {} elements together, but a count of {}", what,
+         elements, tensor.count);
+  }
 }
 
 void check_reduction(const char* what, const TensorView& tensor, Reduce reduce) {
