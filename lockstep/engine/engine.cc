@@ -46,11 +46,17 @@ std::int64_t coarse_us() {
 
 }  // namespace
 
-// Where finished tasks wait to be used again.
+// Where finished tasks wait to be used again. Most of the time one is in turn: that one needs no
+// lock.
 struct Engine::Pool {
+  std::unique_ptr<Task> take();
+  void give(std::unique_ptr<Task> task);
+  void close();
+
+  std::atomic<Task*> spare{nullptr};
   std::mutex mutex;
   std::vector<std::unique_ptr<Task>> free;  // guarded by mutex
-  bool closed = false;                      // guarded by mutex
+  std::atomic<bool> closed{false};
 };
 
 // An operation from submit to completion. Its own fields belong to the driver until done_ is set.
@@ -77,8 +83,7 @@ class Engine::Task final : public internal::Completion {
     decision_ = {};
     request_ = {};
     const auto pool = pool_;
-    const std::lock_guard lock(pool->mutex);
-    if (!pool->closed && pool->free.size() < kPoolMax) pool->free.push_back(std::move(self));
+    pool->give(std::move(self));
   }
 
  private:
@@ -96,6 +101,37 @@ class Engine::Task final : public internal::Completion {
   std::atomic<bool> done_{false};
   Recorder::Ticket ticket_ = 0;
 };
+
+std::unique_ptr<Engine::Task> Engine::Pool::take() {
+  if (Task* task = spare.exchange(nullptr, std::memory_order_acquire)) {
+    return std::unique_ptr<Task>(task);
+  }
+  const std::lock_guard lock(mutex);
+  if (free.empty()) return nullptr;
+  auto task = std::move(free.back());
+  free.pop_back();
+  return task;
+}
+
+void Engine::Pool::give(std::unique_ptr<Task> task) {
+  if (closed.load(std::memory_order_acquire)) return;
+  Task* none = nullptr;
+  if (spare.compare_exchange_strong(none, task.get())) {
+    task.release();
+    if (closed.load()) close();  // at this moment
+    return;
+  }
+  const std::lock_guard lock(mutex);
+  if (!closed && free.size() < kPoolMax) free.push_back(std::move(task));
+}
+
+// Tasks hold their pool, so it may not hold any for good.
+void Engine::Pool::close() {
+  closed = true;
+  const std::unique_ptr<Task> last(spare.exchange(nullptr));
+  const std::lock_guard lock(mutex);
+  free.clear();
+}
 
 Engine::Engine(const Fabric& fabric, EngineOptions options)
     : fabric_(fabric),
@@ -127,9 +163,7 @@ Engine::~Engine() {
     finish_all();
   }
   notices_.say();
-  const std::lock_guard lock(pool_->mutex);
-  pool_->closed = true;
-  pool_->free.clear();
+  pool_->close();
 }
 
 void Engine::watch(int fd, std::function<bool()> on_readable) {
@@ -158,14 +192,7 @@ std::uint64_t Engine::number_of(const Request& request) {
 }
 
 Engine::Task* Engine::enqueue(const Request& request) {
-  std::unique_ptr<Task> task;
-  {
-    const std::lock_guard lock(pool_->mutex);
-    if (!pool_->free.empty()) {
-      task = std::move(pool_->free.back());
-      pool_->free.pop_back();
-    }
-  }
+  std::unique_ptr<Task> task = pool_->take();
   if (task == nullptr) task = std::make_unique<Task>(this);
   const std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
@@ -262,8 +289,9 @@ void Engine::drive() {
                                  static_cast<std::int64_t>(size_of(task->request_.dtype)));
       }
       finish(task, std::nullopt);
-      completed = true;
-      break;  // driven_ is out of date
+      driven_.clear();  // out of date
+      completed = pending_.load() > 0;
+      break;
     }
   }
 }
@@ -282,7 +310,7 @@ void Engine::start(Task& task) {
   }
   const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
   std::byte* base = workspace_.data() + (kAlignBytes - address % kAlignBytes) % kAlignBytes;
-  task.execution_.start(task.request_, task.decision_.plan, task.decision_.announcement,
+  task.execution_.start(task.request_, *task.decision_.plan, task.decision_.announcement,
                         task.decision_.data, task.decision_.input, {base, base + partials_at});
   task.started_ = true;
   task.looked_at_ = false;
