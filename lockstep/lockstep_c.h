@@ -98,9 +98,10 @@ typedef struct lockstep_tensor {
   int64_t count;
   int32_t dtype;
   int32_t dimensions;      // 0: one element after the other
-  const int64_t* sizes;    // of each dimension; their product is count
+  const int64_t* sizes;    // of each dimension; together they make count
   const int64_t* strides;  // in elements
-  int32_t is_complex;      // not 0: pairs of elements are complex numbers (sum and mean only)
+  int32_t is_complex;      // not 0: pairs of elements are complex numbers; count counts their
+                           // parts, sizes and strides the numbers
   int32_t reserved;        // 0
 } lockstep_tensor;
 

@@ -17,14 +17,14 @@ void check(const char* what, const TensorView& tensor) {
          tensor.sizes.size(), tensor.strides.size());
   }
   if (tensor.sizes.empty()) return;
-  std::int64_t elements = 1;
+  std::int64_t count = 1;
   for (const std::int64_t size : tensor.sizes) {
-    const bool fits = size >= 0 && !__builtin_mul_overflow(elements, size, &elements);
-    if (!fits) fail(Code::invalid_argument, "{}: a dimension of {} elements", what, size);
+    const bool fits = size >= 0 && !__builtin_mul_overflow(count, size, &count);
+    if (!fits) fail(Code::invalid_argument, "{}: a tensor with a dimension of {}", what, size);
   }
-  if (elements != tensor.count) {
-    fail(Code::invalid_argument, "{}: sizes of {} elements together, but a count of {}", what,
-         elements, tensor.count);
+  if (count != tensor.count) {
+    fail(Code::invalid_argument, "{}: a tensor of {} elements whose sizes make {}", what,
+         tensor.count, count);
   }
 }
 

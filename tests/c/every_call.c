@@ -193,7 +193,7 @@ static void strided(lockstep_group group) {
   CHECK(matrix[0] == 3 && matrix[1] == 6 && matrix[2] == 3);
   CHECK(matrix[3] == 12 && matrix[4] == 15 && matrix[5] == 6);
   columns.count = 5;
-  REFUSED(lockstep_all_reduce(group, &columns, NULL, LOCKSTEP_SUM, NULL), "count of 5");
+  REFUSED(lockstep_all_reduce(group, &columns, NULL, LOCKSTEP_SUM, NULL), "5 elements whose sizes");
   columns.count = 4;
   columns.strides = NULL;
   REFUSED(lockstep_all_reduce(group, &columns, NULL, LOCKSTEP_SUM, NULL), "strides is NULL");
