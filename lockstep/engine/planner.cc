@@ -18,7 +18,7 @@ constexpr std::int64_t kBroadcastChunkBytes = 512 << 10;
 constexpr std::size_t kEntriesMax = 4096;
 // Reading everybody's bytes costs less than a second barrier up to about here, of all ranks
 // together.
-constexpr std::int64_t kFewBytes = 32 << 10;
+constexpr std::int64_t kFewBytes = 16 << 10;
 
 std::uint64_t checksum_of(std::span<const std::int64_t> counts) {
   return counts.empty() ? 0 : checksum(counts.data(), counts.size_bytes());

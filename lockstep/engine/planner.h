@@ -31,6 +31,15 @@ struct Decision {
   Announcement announcement;  // its sequence is the engine's to give
   Placement data;
   Placement input;
+
+  // Assignment that leaves an equal plan's count of holders alone.
+  void take(const Decision& other) {
+    if (plan != other.plan) plan = other.plan;
+    algorithm = other.algorithm;
+    announcement = other.announcement;
+    data = other.data;
+    input = other.input;
+  }
 };
 
 class Planner {
