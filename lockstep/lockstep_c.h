@@ -64,7 +64,7 @@ const char* lockstep_last_error(void);
 // Handles. LOCKSTEP_NONE is none; freeing it does nothing.
 typedef uint64_t lockstep_group;
 typedef uint64_t lockstep_work;
-typedef uint64_t lockstep_block;
+typedef uint64_t lockstep_memory;
 #define LOCKSTEP_NONE ((uint64_t)0)
 
 // Element types.
@@ -198,8 +198,8 @@ int lockstep_subgroup(lockstep_group group, const int* ranks, size_t rank_count,
 
 // Collective, the same size everywhere: zeroed memory, 64-byte aligned, over which collectives copy
 // nothing. Freed with its handle, not with the group.
-int lockstep_allocate(lockstep_group group, size_t bytes, lockstep_block* block, void** data);
-int lockstep_block_free(lockstep_block block);
+int lockstep_allocate(lockstep_group group, size_t bytes, lockstep_memory* memory, void** data);
+int lockstep_memory_free(lockstep_memory memory);
 
 // Breaks the group on all ranks with LOCKSTEP_CANCELLED and `why` (unless NULL).
 int lockstep_abort(lockstep_group group, const char* why);

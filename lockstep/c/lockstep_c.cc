@@ -46,10 +46,16 @@ struct OpenGroup {
   std::vector<std::size_t> text_bytes;
 };
 
+// A call that uses the work keeps its group meanwhile; else the work does not.
+struct OpenWork {
+  Work work;
+  std::weak_ptr<OpenGroup> group;
+};
+
 struct Tables {
   HandleNumbers numbers;
   Handles<std::shared_ptr<OpenGroup>> groups{numbers};
-  Handles<Work> works{numbers};
+  Handles<OpenWork> works{numbers};
   Handles<std::shared_ptr<SharedBlock>> blocks{numbers};
 };
 
@@ -134,7 +140,7 @@ int collective(const char* function, lockstep_group handle, lockstep_work* work,
     const auto open = group_of(handle);
     if (work == nullptr) return call(open->group);
     AsyncGroup async = open->group.async();
-    *work = tables().works.add(call(async));
+    *work = tables().works.add({call(async), open});
   });
 }
 
@@ -366,15 +372,20 @@ int lockstep_exchange(lockstep_group group, const char* text, size_t bytes,
 }
 
 int lockstep_work_wait(lockstep_work work) {
-  return status_of(__func__, [&] { known(tables().works, work, "work").wait(); });
+  return status_of(__func__, [&] {
+    const OpenWork open = known(tables().works, work, "work");
+    const auto group = open.group.lock();
+    open.work.wait();
+  });
 }
 
 int lockstep_work_test(lockstep_work work, int* done) {
   return status_of(__func__, [&] {
     needed(done, "done");
-    const Work under_way = known(tables().works, work, "work");
-    *done = under_way.done() ? 1 : 0;
-    if (const auto error = under_way.error(); *done == 1 && error) throw *error;
+    const OpenWork open = known(tables().works, work, "work");
+    const auto group = open.group.lock();
+    *done = open.work.done() ? 1 : 0;
+    if (const auto error = open.work.error(); *done == 1 && error) throw *error;
   });
 }
 
@@ -408,18 +419,18 @@ int lockstep_subgroup(lockstep_group group, const int* ranks, size_t rank_count,
   });
 }
 
-int lockstep_allocate(lockstep_group group, size_t bytes, lockstep_block* block, void** data) {
+int lockstep_allocate(lockstep_group group, size_t bytes, lockstep_memory* memory, void** data) {
   return status_of(__func__, [&] {
-    needed(block, "block");
+    needed(memory, "memory");
     needed(data, "data");
     const std::shared_ptr<SharedBlock> allocated = group_of(group)->group.allocate(bytes);
-    *block = tables().blocks.add(allocated);
+    *memory = tables().blocks.add(allocated);
     *data = allocated->data();
   });
 }
 
-int lockstep_block_free(lockstep_block block) {
-  return free_handle(__func__, tables().blocks, block, "block");
+int lockstep_memory_free(lockstep_memory memory) {
+  return free_handle(__func__, tables().blocks, memory, "memory");
 }
 
 int lockstep_abort(lockstep_group group, const char* why) {

@@ -218,14 +218,14 @@ static void parts(lockstep_group group) {
   OK(lockstep_group_free(pair));
 }
 
-static void blocks(lockstep_group group) {
+static void shared_memory(lockstep_group group) {
   enum { kCount = 5000 };
-  lockstep_block block;
+  lockstep_memory memory;
   void* data;
   float* values;
   lockstep_tensor tensor;
   int i;
-  OK(lockstep_allocate(group, kCount * sizeof(float), &block, &data));
+  OK(lockstep_allocate(group, kCount * sizeof(float), &memory, &data));
   values = data;
   tensor = f32(values, kCount);
   CHECK((uintptr_t)data % 64 == 0);
@@ -234,8 +234,8 @@ static void blocks(lockstep_group group) {
   OK(lockstep_all_reduce(group, &tensor, NULL, LOCKSTEP_SUM, NULL));
   for (i = 0; i < kCount; ++i) CHECK(values[i] == (float)(3 * i + 3));
   OK(lockstep_barrier(group, NULL));
-  OK(lockstep_block_free(block));
-  REFUSED(lockstep_block_free(block), "is no block");
+  OK(lockstep_memory_free(memory));
+  REFUSED(lockstep_memory_free(memory), "is no memory");
 }
 
 /* None of these moves anything, so the group goes on. */
@@ -243,7 +243,7 @@ static void misuse(lockstep_group group) {
   float value = 1;
   int done;
   lockstep_group none;
-  lockstep_block block;
+  lockstep_memory memory;
   void* data;
   const char* const* got;
   const size_t* bytes;
@@ -273,8 +273,8 @@ static void misuse(lockstep_group group) {
   REFUSED(lockstep_receive(group, &tensor, -1, NULL), "-1 is not a rank");
   REFUSED(lockstep_split(group, 0, 0, NULL), "part is NULL");
   REFUSED(lockstep_subgroup(group, NULL, 1, &none), "ranks is NULL");
-  REFUSED(lockstep_allocate(group, 1, NULL, &data), "block is NULL");
-  REFUSED(lockstep_allocate(group, 1, &block, NULL), "data is NULL");
+  REFUSED(lockstep_allocate(group, 1, NULL, &data), "memory is NULL");
+  REFUSED(lockstep_allocate(group, 1, &memory, NULL), "data is NULL");
   REFUSED(lockstep_exchange(group, NULL, 1, &got, &bytes), "text is NULL");
   bad.dtype = 9;
   REFUSED(lockstep_broadcast(group, &bad, 0, NULL), "9 is no element type");
@@ -366,7 +366,7 @@ int main(int argc, char** argv) {
   asynchronous(group);
   strided(group);
   parts(group);
-  blocks(group);
+  shared_memory(group);
   misuse(group);
   settings();
   OK(lockstep_group_free(group));
