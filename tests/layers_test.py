@@ -18,6 +18,7 @@ ALLOWED = {
     "lockstep/group": ["env", "engine", "rendezvous", "transport", "plan"],
     "lockstep/explain": ["plan"],
     "lockstep/tune": ["env", "group", "kernels", "plan", "transport"],
+    "lockstep/c": ["group"],
     "lockstep/reducer": ["group"],
     "lockstep/torch": ["group", "reducer"],
     "lockstep/launch": ["env"],
@@ -33,7 +34,7 @@ def sources():
     for top in ("lockstep", "cli", "examples", "bench", "tests"):
         for folder, _, names in os.walk(os.path.join(SOURCE, top)):
             for name in sorted(names):
-                if name.endswith((".h", ".cc")):
+                if name.endswith((".h", ".cc", ".c")):
                     yield os.path.relpath(os.path.join(folder, name), SOURCE)
 
 
