@@ -139,5 +139,18 @@ TEST(Socket, APortInUseAndANumberForANameAreNamed) {
               HasSubstr("0.0.0.123"));
 }
 
+TEST(Handshake, AProofThatBeginsLikeTlsIsStillAProof) {
+  Handshake client = Handshake::as_client({Purpose::data, 3, 0}, "secret");
+  Handshake server = Handshake::as_server("secret");
+  std::string in, hello, answer;
+  client.advance(in, hello);
+  server.advance(hello, answer);
+  std::string proof = "\x16\x03";
+  server.advance(proof, answer);
+  EXPECT_FALSE(server.done());
+  proof.resize(kProofBytes, 'x');
+  message_of([&] { server.advance(proof, answer); }, Code::unauthenticated);
+}
+
 }  // namespace
 }  // namespace lockstep
