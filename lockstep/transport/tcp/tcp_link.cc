@@ -14,12 +14,12 @@ TcpLink::TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Descr
     : rank_(rank), peer_(peer), describe_(describe), source_(std::move(source)) {}
 
 std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
-  outgoing_.push_back({encode_header({operation, bytes.size()}), bytes});
+  outgoing_.push({encode_header({operation, bytes.size()}), bytes});
   return ++sends_;
 }
 
 std::int64_t TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
-  incoming_.push_back({operation, bytes});
+  incoming_.push({operation, bytes});
   return ++receives_;
 }
 
@@ -49,6 +49,7 @@ bool TcpLink::connect() {
     std::optional<Stream> stream = source_->progress();
     if (!stream) return false;
     stream_ = std::move(*stream);
+    make_unpaced_within_host(stream_.socket());
     source_.reset();
     return true;
   } catch (const Error& error) {
@@ -67,7 +68,7 @@ void TcpLink::progress_sends() {
       if (put == 0) return;
       continue;
     }
-    outgoing_.pop_front();
+    outgoing_.pop();
     ++sent_;
   }
 }
@@ -75,31 +76,20 @@ void TcpLink::progress_sends() {
 void TcpLink::progress_receives() {
   while (!incoming_.empty()) {
     const Incoming& message = incoming_.front();
-    const bool in_header = in_done_ < kMessageHeaderBytes;
-    const std::size_t got = read(in_header ? std::span<std::byte>(header_).subspan(in_done_)
-                                           : message.bytes.subspan(in_done_ - kMessageHeaderBytes));
+    const std::size_t of_header = std::min(in_done_, kMessageHeaderBytes);
+    // Both at once, as they were sent: who sent something else is refused before anybody looks at
+    // the bytes, and the operation has failed then.
+    const std::size_t got = stream_.read(std::span<std::byte>(header_).subspan(of_header),
+                                         message.bytes.subspan(in_done_ - of_header));
     if (got == 0) return;
     in_done_ += got;
-    if (in_header && in_done_ == kMessageHeaderBytes) check_header(message);
+    if (of_header < kMessageHeaderBytes && in_done_ >= kMessageHeaderBytes) check_header(message);
     if (in_done_ == kMessageHeaderBytes + message.bytes.size()) {
-      incoming_.pop_front();
+      incoming_.pop();
       in_done_ = 0;
       ++received_;
     }
   }
-}
-
-std::size_t TcpLink::read(std::span<std::byte> to) {
-  if (ahead_begin_ == ahead_end_) {
-    if (to.size() >= kAheadBytes) return stream_.read(to);
-    ahead_begin_ = 0;
-    ahead_end_ = 0;  // of nothing, should the read throw
-    ahead_end_ = stream_.read(ahead_);
-  }
-  const std::size_t bytes = std::min(to.size(), ahead_end_ - ahead_begin_);
-  std::copy_n(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_), bytes, to.begin());
-  ahead_begin_ += bytes;
-  return bytes;
 }
 
 void TcpLink::check_header(const Incoming& expected) {
