@@ -49,10 +49,11 @@ struct TensorView {
   void* data = nullptr;
   std::int64_t count = 0;
   DType dtype = DType::f32;
-  // Sizes and strides (in elements) of each dimension. None: row-major.
+  // Sizes and strides of each dimension, in elements. None: row-major.
   std::span<const std::int64_t> sizes = {};
   std::span<const std::int64_t> strides = {};
-  // Pairs of elements are complex numbers: only what works on each part by itself makes sense.
+  // Pairs of elements are complex numbers: `count` counts their parts, sizes and strides count
+  // numbers. Only what works on each part by itself makes sense.
   bool complex = false;
 
   constexpr TensorView() = default;

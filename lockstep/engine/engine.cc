@@ -1,12 +1,15 @@
 #include "lockstep/engine/engine.h"
 
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/engine/task.h"
 
 namespace lockstep {
 
@@ -15,8 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kAlignBytes = 64;
-// Handles that are kept for later operations.
-constexpr std::size_t kPoolMax = 256;
 // A wait in the arena looks up from time to time, in case a wake-up came just before it slept.
 constexpr int kArenaWaitMsMax = 100;
 // The progress thread looks for work by itself for so long after the last submit.
@@ -24,64 +25,42 @@ constexpr std::int64_t kAttentiveUs = 1'000'000;
 // A rank that waits for its neighbours and for messages at once looks so often at the one while it
 // sleeps on the other.
 constexpr int kMixedWaitMs = 1;
+// A rank that waits for a message stays awake for so long after the last one: some times what
+// falling asleep and waking up cost. Longer would keep a core from a rank that shares it unknown to
+// this one (each in its own container), and a line has nothing for a rank for milliseconds.
+constexpr std::chrono::microseconds kLinkSpin{200};
 constexpr std::chrono::milliseconds kCauseWait{200};
+// A rank that waits so long looks whether its neighbours are in the same operation at all. At once
+// would be too early: those who are on their way could not say any more what they called.
+constexpr double kNeighbourPatienceS = 0.1;
+// How long a wait may be before its operation's time is counted.
+constexpr int kFirstLookMs = 20;
 
 std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
       .count();
 }
 
-}  // namespace
+// Good to some milliseconds, in a fifth of the time.
+std::int64_t coarse_us() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
 
-// Where finished tasks wait to be used again.
-struct Engine::Pool {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Task>> free;  // guarded by mutex
-  bool closed = false;                      // guarded by mutex
-};
-
-// An operation from submit to completion. Its own fields belong to the driver until done_ is set.
-class Engine::Task final : public internal::Completion {
+template <class Call>
+class AtEnd {
  public:
-  explicit Task(Engine* engine)
-      : engine_(engine), pool_(engine->pool_), execution_(engine->fabric_) {}
-
-  void wait() override {
-    engine_->wait_for(*this);
-    if (error_) throw *error_;
-  }
-  bool done() override {
-    if (!is_done()) engine_->poll();
-    return is_done();
-  }
-  std::optional<Error> error() override { return is_done() ? error_ : std::nullopt; }
-  bool is_done() const { return done_.load(std::memory_order_acquire); }
-  bool is_send() const { return request_.operation == Operation::send; }
-
- protected:
-  void dispose() override {
-    std::unique_ptr<Task> self(this);
-    decision_ = {};
-    request_ = {};
-    const auto pool = pool_;
-    const std::lock_guard lock(pool->mutex);
-    if (!pool->closed && pool->free.size() < kPoolMax) pool->free.push_back(std::move(self));
-  }
+  explicit AtEnd(Call call) : call_(std::move(call)) {}
+  ~AtEnd() { call_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
 
  private:
-  friend class Engine;
-
-  Engine* const engine_;  // outlives the operation: its destructor completes what is left
-  const std::shared_ptr<Pool> pool_;
-  Request request_;
-  Decision decision_;
-  Execution execution_;
-  bool started_ = false;
-  std::optional<Deadline> deadline_;
-  std::optional<Error> error_;
-  std::atomic<bool> done_{false};
-  Recorder::Ticket ticket_ = 0;
+  const Call call_;
 };
+
+}  // namespace
 
 Engine::Engine(const Fabric& fabric, EngineOptions options)
     : fabric_(fabric),
@@ -96,6 +75,8 @@ Engine::Engine(const Fabric& fabric, EngineOptions options)
       recorder_(fabric.rank, fabric.ranks, options_.record),
       notices_(fmt::format("rank {}", fabric.rank)) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
+  alone_ = std::make_unique<Task>(this);
+  poll_fds_.reserve(fabric_.links.size() + 1);
   progress_ = std::thread([this] { progress_loop(); });
 }
 
@@ -113,15 +94,14 @@ Engine::~Engine() {
     finish_all();
   }
   notices_.say();
-  const std::lock_guard lock(pool_->mutex);
-  pool_->closed = true;
-  pool_->free.clear();
+  pool_->close();
 }
 
 void Engine::watch(int fd, std::function<bool()> on_readable) {
   {
     const std::lock_guard lock(mutex_);
     watched_[fd] = std::move(on_readable);
+    ++watched_changes_;
   }
   wake();
 }
@@ -143,43 +123,101 @@ std::uint64_t Engine::number_of(const Request& request) {
   return request.root == fabric_.rank ? sent_to_[peer]++ : received_from_[peer]++;
 }
 
-Engine::Task* Engine::enqueue(const Request& request) {
-  std::unique_ptr<Task> task;
-  {
-    const std::lock_guard lock(pool_->mutex);
-    if (!pool_->free.empty()) {
-      task = std::move(pool_->free.back());
-      pool_->free.pop_back();
-    }
-  }
+// Needs mutex_.
+void Engine::prepare(Task& task, const Request& request) {
+  if (failure_) throw *failure_;
+  task.decision_.take(planner_.decide(request));
+  task.decision_.announcement.sequence = number_of(request);
+  task.request_ = request;
+  task.started_ = false;
+  task.error_.reset();
+  task.done_.store(false, std::memory_order_relaxed);
+  const Announcement& announcement = task.decision_.announcement;
+  task.ticket_ = recorder_.submitted(
+      announcement, task.decision_.algorithm->name,
+      static_cast<std::size_t>(announcement.count) * size_of(announcement.dtype),
+      &task == alone_.get());
+}
+
+Work Engine::enqueue(const Request& request) {
+  std::unique_ptr<Task> task = pool_->take();
   if (task == nullptr) task = std::make_unique<Task>(this);
   const std::lock_guard lock(mutex_);
-  if (failure_) throw *failure_;
-  task->decision_ = planner_.decide(request);
-  task->decision_.announcement.sequence = number_of(request);
-  task->request_ = request;
-  task->started_ = false;
-  task->error_.reset();
-  task->done_.store(false, std::memory_order_relaxed);
-  const Announcement& announcement = task->decision_.announcement;
-  task->ticket_ = recorder_.submitted(
-      announcement, task->decision_.algorithm->name,
-      static_cast<std::size_t>(announcement.count) * size_of(announcement.dtype));
+  prepare(*task, request);
   queue_.push_back(task.get());
   task->retain();
+  Work work(task.release());  // before somebody else can complete the task and let go of it
   pending_.fetch_add(1);
-  last_submit_us_.store(now_us(), std::memory_order_relaxed);
-  return task.release();
+  last_submit_us_.store(coarse_us(), std::memory_order_relaxed);
+  return work;
 }
 
 Work Engine::submit(const Request& request) {
-  Work work(enqueue(request));
+  Work work = enqueue(request);
   if (options_.takeover.count() == 0 || sleeping_.load()) wake();
   return work;
 }
 
 void Engine::run(const Request& request) {
-  Work(enqueue(request)).wait();
+  if (pending_.load(std::memory_order_acquire) == 0) {
+    const AtEnd say([this] { notices_.say(); });  // when the lock is gone
+    const std::lock_guard driving(drive_mutex_);
+    if (pending_.load(std::memory_order_acquire) == 0) return run_alone(request);
+  }
+  enqueue(request).wait();
+}
+
+// The way of a blocking call when nothing else is under way: no queue, no handle, few locks.
+void Engine::run_alone(const Request& request) {
+  Task& task = *alone_;
+  {
+    const std::lock_guard lock(mutex_);
+    prepare(task, request);
+  }
+  driven_.assign(1, &task);
+  try {
+    while (!advance(task)) {
+      block();
+      if (failed_.load(std::memory_order_relaxed)) throw *failure();
+    }
+    complete(task);
+  } catch (const std::exception&) {
+    fail_task(task);
+    write_record();
+    driven_.clear();
+    throw *failure();
+  }
+  driven_.clear();
+}
+
+// In a handler: what was thrown in `task` becomes the failure of the group, unless it is that.
+void Engine::fail_task(Task& task) {
+  recorder_.finished(task.ticket_, false);
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() == Code::peer_lost) await_cause();
+    fail_here(error);
+  } catch (const std::exception& error) {  // no memory for scratch, say
+    fail_here(Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
+                                          describe(task.decision_.announcement), error.what())));
+  }
+}
+
+// What is due when `task` has succeeded.
+void Engine::complete(Task& task) {
+  if (task.request_.operation == Operation::all_reduce) {
+    bytes_reduced_.fetch_add(
+        task.request_.count * static_cast<std::int64_t>(size_of(task.request_.dtype)),
+        std::memory_order_relaxed);
+  }
+  if (task.request_.staged_data) task.request_.staged_data->finish();
+  recorder_.finished(task.ticket_, true);
+  if (stall_.complete()) {
+    notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task.decision_.announcement),
+                              stall_.stalled_s()));
+    wake();
+  }
 }
 
 void Engine::wait_for(Task& task) {
@@ -224,7 +262,7 @@ void Engine::look_at_queue() {
 }
 
 void Engine::drive() {
-  last_driven_us_.store(now_us(), std::memory_order_relaxed);
+  last_driven_us_.store(coarse_us(), std::memory_order_relaxed);
   for (bool completed = true; completed;) {
     completed = false;
     if (failed_.load()) return finish_all();
@@ -232,24 +270,15 @@ void Engine::drive() {
     for (Task* task : driven_) {
       try {
         if (!advance(*task)) continue;
-      } catch (const Error& error) {
-        recorder_.finished(task->ticket_, false);
-        if (error.code() == Code::peer_lost) await_cause();
-        fail_here(error);
+        complete(*task);
+      } catch (const std::exception&) {
+        fail_task(*task);
         return finish_all();
-      } catch (const std::exception& error) {  // no memory for scratch, say
-        fail_here(
-            Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
-                                        describe(task->decision_.announcement), error.what())));
-        return finish_all();
-      }
-      if (task->request_.operation == Operation::all_reduce) {
-        bytes_reduced_.fetch_add(task->request_.count *
-                                 static_cast<std::int64_t>(size_of(task->request_.dtype)));
       }
       finish(task, std::nullopt);
-      completed = true;
-      break;  // driven_ is out of date
+      driven_.clear();  // out of date
+      completed = pending_.load() > 0;
+      break;
     }
   }
 }
@@ -268,18 +297,26 @@ void Engine::start(Task& task) {
   }
   const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
   std::byte* base = workspace_.data() + (kAlignBytes - address % kAlignBytes) % kAlignBytes;
-  task.execution_.start(task.request_, task.decision_.plan, task.decision_.announcement,
+  task.execution_.start(task.request_, *task.decision_.plan, task.decision_.announcement,
                         task.decision_.data, task.decision_.input, {base, base + partials_at});
   task.started_ = true;
-  task.deadline_.emplace(Deadline::after(options_.operation_timeout));
-  recorder_.started(task.ticket_);
+  task.looked_at_ = false;
+  task.deadline_.reset();
+  if (&task != alone_.get()) recorder_.started(task.ticket_);
 }
 
 bool Engine::advance(Task& task) {
   if (!task.started_) start(task);
   Execution& execution = task.execution_;
   if (execution.advance()) return true;
-  if (!execution.agreed()) execution.check_neighbours();
+  // Most operations are complete at the second look, and never see a clock.
+  if (!task.looked_at_) {
+    task.looked_at_ = true;
+    return false;
+  }
+  if (!task.deadline_) task.deadline_.emplace(Deadline::after(options_.operation_timeout));
+  const bool late = task.deadline_->elapsed_s() > kNeighbourPatienceS;
+  if (late && !execution.agreed()) execution.check_neighbours();
   watch_for_stall(execution);
   if (someone_left_.load() && fabric_.arena != nullptr) {
     // Whoever left had arrived everywhere it ever will before it said so.
@@ -323,7 +360,9 @@ void Engine::add_link_fds(std::vector<pollfd>& fds) const {
 
 int Engine::patience_ms() const {
   int left_ms = stall_.remaining_ms();
-  for (const Task* task : driven_) left_ms = std::min(left_ms, task->deadline_->remaining_ms());
+  for (const Task* task : driven_) {
+    left_ms = std::min(left_ms, task->deadline_ ? task->deadline_->remaining_ms() : kFirstLookMs);
+  }
   return left_ms;
 }
 
@@ -351,7 +390,7 @@ void Engine::block() {
     moves_ = moves;
     moved_us_ = now;
   }
-  if (now - moved_us_ < options_.spin.count() && !failed_.load()) return;
+  if (now - moved_us_ < std::min(options_.spin, kLinkSpin).count() && !failed_.load()) return;
   poll_fds_.clear();
   poll_fds_.push_back({abort_fd_.get(), POLLIN, 0});
   add_link_fds(poll_fds_);
@@ -362,15 +401,6 @@ void Engine::finish(Task* task, std::optional<Error> error) {
   {
     const std::lock_guard lock(mutex_);
     queue_.erase(std::find(queue_.begin(), queue_.end(), task));
-  }
-  if (!error) {
-    if (task->request_.staged_data) task->request_.staged_data->finish();
-    recorder_.finished(task->ticket_, true);
-    if (stall_.complete()) {
-      notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task->decision_.announcement),
-                                stall_.stalled_s()));
-      wake();
-    }
   }
   task->error_ = std::move(error);
   task->done_.store(true, std::memory_order_release);
@@ -398,7 +428,7 @@ void Engine::watch_for_stall(const Execution& execution) {
 void Engine::write_record() {
   if (stop_ || recorder_.written()) return;
   std::vector<Recorder::Waiting> waiting;
-  look_at_queue();
+  if (driven_.size() != 1 || driven_[0] != alone_.get()) look_at_queue();
   for (const Task* task : driven_) {
     if (task->started_) waiting.emplace_back(task->ticket_, task->execution_.blocked_on());
   }
@@ -480,13 +510,15 @@ void Engine::wake() const {
 void Engine::progress_loop() {
   progress_id_ = std::this_thread::get_id();
   std::vector<pollfd> fds;
+  fds.reserve(fabric_.links.size() + 2);  // itself, the store, the links
+  std::map<int, std::function<bool()>> watched;
+  std::uint64_t changes = 0;
   while (!stop_) {
     notices_.say();
     fds.assign(1, {wake_fd_.get(), POLLIN, 0});
-    std::map<int, std::function<bool()>> watched;
     {
       const std::lock_guard lock(mutex_);
-      watched = watched_;
+      if (std::exchange(changes, watched_changes_) != watched_changes_) watched = watched_;
     }
     for (const auto& [fd, callback] : watched) fds.push_back({fd, POLLIN, 0});
     const int sleep_ms = progress(fds);
@@ -501,6 +533,7 @@ void Engine::progress_loop() {
       if (fds[next++].revents == 0 || callback()) continue;
       const std::lock_guard lock(mutex_);
       watched_.erase(fd);
+      ++watched_changes_;
     }
   }
 }
@@ -514,7 +547,7 @@ int Engine::progress(std::vector<pollfd>& fds) {
     return 0;
   }
   if (pending_.load() > 0 && callers_driving_.load() == 0) {
-    const bool due = now_us() - last_driven_us_.load() >= takeover_ms * 1000;
+    const bool due = coarse_us() - last_driven_us_.load() >= takeover_ms * 1000;
     if (!due) return takeover_ms;
     std::unique_lock driving(drive_mutex_, std::try_to_lock);
     if (!driving.owns_lock()) return std::max(takeover_ms, 1);
@@ -537,7 +570,7 @@ int Engine::progress(std::vector<pollfd>& fds) {
     const bool mixed = driven_[0]->execution_.laggard() >= 0;
     return mixed ? kMixedWaitMs : std::min(patience_ms(), 1000);
   }
-  if (takeover_ms > 0 && now_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
+  if (takeover_ms > 0 && coarse_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
   sleeping_ = true;
   // A submit between the look at pending_ and here has not seen sleeping_.
   return pending_.load() > 0 && callers_driving_.load() == 0 ? 0 : -1;

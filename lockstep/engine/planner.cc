@@ -51,10 +51,12 @@ Planner::Planner(const Fabric& fabric, PlannerOptions options)
 
 void Planner::add_region(const SharedRegion* region) {
   regions_.push_back(region);
+  last_ = {};
 }
 
 void Planner::remove_region(const SharedRegion* region) {
   std::erase(regions_, region);
+  last_ = {};
 }
 
 Placement Planner::place_of(const std::byte* begin, std::int64_t count, DType dtype) const {
@@ -90,7 +92,11 @@ Planner::Entry Planner::make(const Request& request, const Reach& reach) const {
   Choice choice;
   choice.order = options_.order;
   const auto forced = options_.forced.find(request.operation);
-  if (forced != options_.forced.end()) choice.forced = forced->second;
+  // A tensor without elements has no place in memory, so what needs one could not take it.
+  // (Counts of an all_to_all differ between ranks: there the choice may not look at them.)
+  const bool own_counts = request.operation == Operation::all_to_all && !request.counts.empty();
+  const bool something = own_counts || total(request) > 0;
+  if (forced != options_.forced.end() && something) choice.forced = forced->second;
   const Algorithm* algorithm = choose(shape, element, reach, options_.prices, choice);
   if (algorithm == nullptr) {
     fail(Code::unsupported, "{} by '{}' is asked for, which cannot be used here{}",
@@ -106,7 +112,11 @@ Planner::Entry Planner::make(const Request& request, const Reach& reach) const {
   return {algorithm, std::move(plan)};
 }
 
-Decision Planner::decide(const Request& request) {
+const Decision& Planner::decide(const Request& request) {
+  const bool same = last_.algorithm != nullptr && request.counts.empty() &&
+                    request.receive_counts.empty() && last_request_.is_like(request);
+  if (same) return last_;
+  last_.algorithm = nullptr;  // in case this one throws
   Decision decision;
   Shape shape = shape_of(request);
   decision.data = place_of(request.data, data_count(shape), request.dtype);
@@ -147,7 +157,15 @@ Decision Planner::decide(const Request& request) {
   if (needs.shared_data || needs.shared_input) {
     announcement.place = shared.region->id << 40 | static_cast<std::uint64_t>(shared.offset_bytes);
   }
-  return decision;
+  last_ = std::move(decision);
+  last_request_ = request;
+  last_request_.staged_data.reset();
+  last_request_.staged_input.reset();
+  last_request_.counts = last_request_.receive_counts = {};
+  if (!request.counts.empty() || !request.receive_counts.empty()) {
+    last_request_.count = -1;  // like none
+  }
+  return last_;
 }
 
 }  // namespace lockstep

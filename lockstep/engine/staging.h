@@ -14,12 +14,13 @@
 
 namespace lockstep {
 
-// Whether the elements of `tensor` follow one another in row-major order.
+// Whether the elements of `tensor` follow one another in row-major order. (Nothing always does.)
 bool is_row_major(const TensorView& tensor);
 
 class Staging {
  public:
-  // `reads`: the copy starts with the tensor's values. `writes`: finish() gives them back.
+  // The tensor is not row-major, so it has elements. `reads`: the copy starts with the tensor's
+  // values. `writes`: finish() gives them back.
   Staging(const TensorView& tensor, bool reads, bool writes);
 
   std::byte* data() const { return copy_.get(); }
@@ -28,9 +29,11 @@ class Staging {
  private:
   template <class Visit>
   void for_each_row(const Visit& visit) const;
+  std::byte* in_tensor(std::int64_t element) const;
+  std::byte* in_copy(std::int64_t element) const;
 
   std::byte* const tensor_;
-  const std::size_t element_bytes_;
+  const std::size_t element_bytes_;  // a complex number is one element here
   const std::vector<std::int64_t> sizes_;
   const std::vector<std::int64_t> strides_;
   const bool writes_;

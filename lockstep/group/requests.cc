@@ -1,5 +1,10 @@
 #include "lockstep/group/requests.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -16,6 +21,32 @@ void check(const char* what, const TensorView& tensor) {
     fail(Code::invalid_argument, "{}: a tensor with {} sizes and {} strides", what,
          tensor.sizes.size(), tensor.strides.size());
   }
+  if (tensor.complex && tensor.count % 2 != 0) {
+    fail(Code::invalid_argument, "{}: complex numbers of {} parts, which is odd", what,
+         tensor.count);
+  }
+  if (tensor.sizes.empty()) return;
+  std::int64_t count = tensor.complex ? 2 : 1;
+  for (const std::int64_t size : tensor.sizes) {
+    const bool fits = size >= 0 && !__builtin_mul_overflow(count, size, &count);
+    if (!fits) fail(Code::invalid_argument, "{}: a tensor with a dimension of {}", what, size);
+  }
+  if (count != tensor.count) {
+    fail(Code::invalid_argument, "{}: a tensor of {} elements whose sizes [{}] make {}", what,
+         tensor.count, fmt::join(tensor.sizes, ", "), count);
+  }
+}
+
+// Of a tensor that is written, no two elements may be one in memory.
+void check_output(const char* what, const TensorView& tensor) {
+  check(what, tensor);
+  for (std::size_t d = 0; d < tensor.sizes.size() && tensor.count > 0; ++d) {
+    if (tensor.strides[d] != 0 || tensor.sizes[d] == 1) continue;
+    fail(Code::invalid_argument,
+         "{}: the {} elements along dimension {} of the tensor are one in memory (an expanded "
+         "tensor?): it cannot be written; pass a copy",
+         what, tensor.sizes[d], d);
+  }
 }
 
 void check_reduction(const char* what, const TensorView& tensor, Reduce reduce) {
@@ -30,10 +61,32 @@ void check_reduction(const char* what, const TensorView& tensor, Reduce reduce) 
   }
 }
 
+// The first byte of a tensor and the one behind its last.
+std::pair<const std::byte*, const std::byte*> extent_of(const TensorView& tensor) {
+  const auto* data = static_cast<const std::byte*>(tensor.data);
+  if (is_row_major(tensor)) return {data, data + tensor.bytes()};
+  std::int64_t first = 0, last = 0;  // elements
+  for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
+    const std::int64_t reach = (tensor.sizes[d] - 1) * tensor.strides[d];
+    (reach < 0 ? first : last) += reach;
+  }
+  const auto element = static_cast<std::int64_t>(size_of(tensor.dtype) * (tensor.complex ? 2 : 1));
+  return {data + first * element, data + (last + 1) * element};
+}
+
+// Two that are interleaved in memory without sharing an element count as overlapping.
 bool overlap(const TensorView& a, const TensorView& b) {
-  const auto* of_a = static_cast<const std::byte*>(a.data);
-  const auto* of_b = static_cast<const std::byte*>(b.data);
-  return a.count > 0 && b.count > 0 && of_a < of_b + b.bytes() && of_b < of_a + a.bytes();
+  if (a.count == 0 || b.count == 0) return false;
+  const auto [a_begin, a_end] = extent_of(a);
+  const auto [b_begin, b_end] = extent_of(b);
+  return a_begin < b_end && b_begin < a_end;
+}
+
+// Whether each element of one is the same element of the other.
+bool is_same(const TensorView& a, const TensorView& b) {
+  if (a.data != b.data || is_row_major(a) != is_row_major(b)) return false;
+  return is_row_major(a) ||
+         (std::ranges::equal(a.sizes, b.sizes) && std::ranges::equal(a.strides, b.strides));
 }
 
 // The only overlap that is allowed is in place: input is this very part of output, or output this
@@ -116,7 +169,7 @@ std::int64_t Requests::part(std::span<const std::int64_t> counts, std::int64_t w
 Request Requests::all_reduce(const TensorView& output, const TensorView& input,
                              Reduce reduce) const {
   constexpr const char* kWhat = "all_reduce";
-  check(kWhat, output);
+  check_output(kWhat, output);
   check(kWhat, input);
   check_reduction(kWhat, output, reduce);
   check_types(kWhat, output, input);
@@ -128,7 +181,7 @@ Request Requests::all_reduce(const TensorView& output, const TensorView& input,
   request.operation = Operation::all_reduce;
   request.reduce = reduce;
   request.count = output.count;
-  if (output.data == input.data) {
+  if (is_same(output, input)) {
     set_data(request, output, true);
     return request;
   }
@@ -141,7 +194,7 @@ Request Requests::all_reduce(const TensorView& output, const TensorView& input,
 }
 
 Request Requests::reduce(const TensorView& tensor, int root, Reduce reduce) const {
-  check("reduce", tensor);
+  check_output("reduce", tensor);
   check_root("reduce", root);
   check_reduction("reduce", tensor, reduce);
   Request request;
@@ -154,7 +207,7 @@ Request Requests::reduce(const TensorView& tensor, int root, Reduce reduce) cons
 }
 
 Request Requests::broadcast(const TensorView& tensor, int root) const {
-  check("broadcast", tensor);
+  check_output("broadcast", tensor);
   check_root("broadcast", root);
   Request request;
   request.operation = Operation::broadcast;
@@ -167,7 +220,7 @@ Request Requests::broadcast(const TensorView& tensor, int root) const {
 Request Requests::all_gather(const TensorView& output, const TensorView& input,
                              std::span<const std::int64_t> counts) const {
   constexpr const char* kWhat = "all_gather";
-  check(kWhat, output);
+  check_output(kWhat, output);
   check(kWhat, input);
   const std::int64_t all = whole(kWhat, counts, input.count);
   if (output.dtype != input.dtype || output.count != all || part(counts, all) != input.count) {
@@ -189,7 +242,7 @@ Request Requests::all_gather(const TensorView& output, const TensorView& input,
 Request Requests::reduce_scatter(const TensorView& output, const TensorView& input,
                                  std::span<const std::int64_t> counts, Reduce reduce) const {
   constexpr const char* kWhat = "reduce_scatter";
-  check(kWhat, output);
+  check_output(kWhat, output);
   check(kWhat, input);
   check_types(kWhat, output, input);
   check_reduction(kWhat, output, reduce);
@@ -230,7 +283,7 @@ Request Requests::gather(const TensorView& output, const TensorView& input,
   request.count = counts.empty() ? input.count : 0;
   request.counts = counts;
   if (rank_ == root) {
-    check(kWhat, output);
+    check_output(kWhat, output);
     check_types(kWhat, output, input);
     if (output.count != all) {
       fail(Code::invalid_argument, "{}: output has {} elements, all inputs together {}", kWhat,
@@ -247,7 +300,7 @@ Request Requests::scatter(const TensorView& output, const TensorView& input,
                           std::span<const std::int64_t> counts, int root) const {
   constexpr const char* kWhat = "scatter";
   check_root(kWhat, root);
-  check(kWhat, output);
+  check_output(kWhat, output);
   const std::int64_t all = whole(kWhat, counts, output.count);
   if (part(counts, all) != output.count) {
     fail(Code::invalid_argument, "{}: output has {} elements, counts say {}", kWhat, output.count,
@@ -276,7 +329,7 @@ Request Requests::all_to_all(const TensorView& output, const TensorView& input,
                              std::span<const std::int64_t> receive_counts,
                              std::span<const std::int64_t> send_counts) const {
   constexpr const char* kWhat = "all_to_all";
-  check(kWhat, output);
+  check_output(kWhat, output);
   check(kWhat, input);
   check_types(kWhat, output, input);
   if (receive_counts.empty() != send_counts.empty()) {
@@ -318,7 +371,7 @@ Request Requests::send(const TensorView& tensor, int to) const {
 }
 
 Request Requests::receive(const TensorView& tensor, int from) const {
-  check("receive", tensor);
+  check_output("receive", tensor);
   check_peer("receive", from);
   Request request;
   request.operation = Operation::send;

@@ -44,6 +44,9 @@ struct Settings {
   // Where the job's folder of flight records is made when the group fails; empty: none is written.
   std::string record_folder;
   Transport transport = Transport::automatic;
+  // Ranks share memory exactly when their hosts have one name. Empty: this machine's, as found; a
+  // name is given where one machine stands for several.
+  std::string host;
   // The network interface, or the address of one, that connections between ranks use; empty: that
   // of the route to the master.
   std::string interface;

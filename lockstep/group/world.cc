@@ -178,8 +178,8 @@ void World::claim_rank0(const StoreIdentity& identity) const {
 }
 
 void World::meet(const Deadline& deadline) {
-  const Neighbour own{host_key(), allowed_cores(), settings_.transport, random_number(),
-                      settings_.prices};
+  const Neighbour own{settings_.host.empty() ? host_key() : settings_.host, allowed_cores(),
+                      settings_.transport, random_number(), settings_.prices};
   int local_size = 0;
   for (const std::string& text : store_->exchange(own.to_wire(), deadline)) {
     neighbours_.push_back(Neighbour::from_wire(text));

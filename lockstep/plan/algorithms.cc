@@ -83,6 +83,8 @@ using Op = Operation;
 constexpr Order kFixed = Order::canonical;
 
 constexpr Algorithm kAlgorithms[] = {
+    {"flat", Op::all_reduce, kScratch, kFixed, all_reduce_flat, nullptr, nullptr,
+     "one barrier, for few bytes", few_elements},
     {"arena", Op::all_reduce, kData, kFixed, all_reduce_arena, nullptr, nullptr,
      "one pass over memory, no copies"},
     {"staged", Op::all_reduce, kScratch, kFixed, all_reduce_staged, nullptr, nullptr,
@@ -129,10 +131,14 @@ constexpr Algorithm kAlgorithms[] = {
      cost_all_gather_bruck, "few messages"},
     {"ring", Op::all_gather, kMessages, kFixed, all_gather_ring, nullptr, cost_all_gather_ring,
      "neighbours only"},
+    {"staged", Op::gather, kScratch, kFixed, gather_staged, nullptr, nullptr, "one host"},
     {"direct", Op::gather, kMessages, kFixed, gather_direct, nullptr, nullptr, "least bytes"},
+    {"staged", Op::scatter, kScratch, kFixed, scatter_staged, nullptr, nullptr, "one host"},
     {"direct", Op::scatter, kMessages, kFixed, scatter_direct, nullptr, nullptr, "least bytes"},
     {"arena", Op::all_to_all, kData, kFixed, all_to_all_arena, equal_parts, nullptr,
      "one pass over memory"},
+    {"staged", Op::all_to_all, kScratch, kFixed, all_to_all_staged, equal_parts, nullptr,
+     "one host"},
     {"direct", Op::all_to_all, kMessages, kFixed, all_to_all_direct, nullptr,
      cost_all_gather_direct, "least bytes"},
     {"bruck", Op::all_to_all, kMessages, kFixed, all_to_all_bruck, equal_parts,
@@ -176,6 +182,7 @@ const Algorithm* choose(const Shape& shape, std::int64_t element_bytes, const Re
       continue;
     }
     if (algorithm.order == Order::any && choice.order != Order::any) continue;
+    if (algorithm.suits != nullptr && !algorithm.suits(shape)) continue;
     if (algorithm.cost == nullptr) {
       if (best == nullptr) return &algorithm;
       continue;

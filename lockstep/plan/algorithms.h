@@ -12,6 +12,7 @@
 namespace lockstep {
 
 Plan all_reduce_arena(const Shape& shape);
+Plan all_reduce_flat(const Shape& shape);
 Plan all_reduce_staged(const Shape& shape);
 Plan all_reduce_hierarchical(const Shape& shape);
 Plan all_reduce_hierarchical_staged(const Shape& shape);
@@ -36,9 +37,12 @@ Plan all_gather_staged(const Shape& shape);
 Plan all_gather_direct(const Shape& shape);
 Plan all_gather_ring(const Shape& shape);
 Plan all_gather_bruck(const Shape& shape);
+Plan gather_staged(const Shape& shape);
 Plan gather_direct(const Shape& shape);
+Plan scatter_staged(const Shape& shape);
 Plan scatter_direct(const Shape& shape);
 Plan all_to_all_arena(const Shape& shape);
+Plan all_to_all_staged(const Shape& shape);
 Plan all_to_all_direct(const Shape& shape);
 Plan all_to_all_bruck(const Shape& shape);
 Plan barrier_arena(const Shape& shape);
@@ -47,6 +51,7 @@ Plan barrier_dissemination(const Shape& shape);
 Plan send_direct(const Shape& shape);
 
 bool power_of_two_ranks(const Shape& shape);
+bool few_elements(const Shape& shape);
 
 // Every algorithm, best first within an operation.
 std::span<const Algorithm> algorithms();

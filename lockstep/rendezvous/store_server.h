@@ -25,7 +25,8 @@ struct StoreOptions {
 
 class StoreServer {
  public:
-  // `listener` listens and does not block.
+  // `listener` listens and does not block. Throws Error(io) when this process may not have an open
+  // file for every rank.
   StoreServer(Fd listener, StoreOptions options);
   // Closes every connection: ranks still there see that the store is gone.
   ~StoreServer();

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +23,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+// How often a rank that shares its core lets others run before it sleeps.
+constexpr int kYields = 30;
 // Beyond what is asked for. Mappings lie side by side, and a rank reads the same place in several
 // of them at once. AMD's first-level cache predicts its way from address bits 12 to 27, folded in
 // pairs: where two addresses fold alike, as at a distance of 256 MiB, every access misses. Three
@@ -41,6 +45,16 @@ void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// For a microsecond or so; whether it came true.
+template <class Condition>
+bool spins_until(const Condition& condition) {
+  for (int i = 0; i < 64; ++i) {
+    if (condition()) return true;
+    relax();
+  }
+  return false;
 }
 
 // Barrier numbers wrap; a difference does not.
@@ -66,6 +80,9 @@ SharedMemory::Address SharedMemory::Address::from_wire(const std::string& bytes)
   address.fd = reader.get<std::int32_t>();
   address.inode = reader.get<std::uint64_t>();
   address.bytes = reader.get<std::uint64_t>();
+  if (reader.left() != 0 || address.pid <= 0 || address.fd < 0 || address.bytes == 0) {
+    fail(Code::corrupt, "a rank says where its shared memory is, but that is no place");
+  }
   return address;
 }
 
@@ -161,31 +178,42 @@ class alignas(64) Bulletin {
   std::atomic<std::uint64_t> version_;  // 0: nothing written yet
 };
 
-// What one rank says to the others; each on cache lines of its own.
+// A rank's arrival at a barrier.
+struct alignas(64) Arena::Line {
+  std::atomic<std::uint32_t> barrier;  // the last of its parity that this rank has arrived at
+  mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barrier`
+  std::atomic<std::uint64_t> fingerprint;
+  std::uint64_t mail[kMailBytes / sizeof(std::uint64_t)];
+};
+
+// What one rank says to the others. Barriers take turns with two lines: a rank is one barrier ahead
+// of a peer at most.
 struct alignas(128) Arena::Slot {
-  std::atomic<std::uint32_t> barriers;                      // how many this rank has arrived at
-  alignas(64) mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barriers`
-  Bulletin bulletins[2];                                    // this operation and the last
+  Line lines[2];
+  Bulletin bulletins[2];              // this operation and the last
+  std::atomic<std::uint32_t> fences;  // this rank cannot order the stores of others: they must
 };
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
   return round_up(static_cast<std::size_t>(ranks) * sizeof(Slot)) +
-         static_cast<std::size_t>(ranks) * scratch_bytes;
+         2 * static_cast<std::size_t>(ranks) * scratch_bytes;
 }
 
 Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
     : memory_(std::move(memory)), rank_(rank), ranks_(ranks), scratch_bytes_(scratch_bytes) {
   LOCKSTEP_CHECK(memory_.bytes() >= bytes_for(ranks, scratch_bytes));
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+  static_assert(sizeof(Line) == 64);
+  share_fences();
 }
 
 Arena::Slot& Arena::slot(int rank) const {
   return reinterpret_cast<Slot*>(memory_.data())[rank];
 }
 
-std::byte* Arena::scratch(int rank) const {
+std::byte* Arena::scratch(int rank, unsigned turn) const {
   return memory_.data() + round_up(static_cast<std::size_t>(ranks_) * sizeof(Slot)) +
-         static_cast<std::size_t>(rank) * scratch_bytes_;
+         (2 * static_cast<std::size_t>(rank) + turn) * scratch_bytes_;
 }
 
 void Arena::announce(const Announcement& operation) {
@@ -196,15 +224,50 @@ std::optional<Announcement> Arena::announced(int rank, std::uint64_t sequence) c
   return slot(rank).bulletins[sequence % 2].read();
 }
 
-std::uint32_t Arena::arrive() {
-  Slot& own = slot(rank_);
+Arena::Line& Arena::line(int rank, std::uint32_t barrier) const {
+  return slot(rank).lines[barrier % 2];
+}
+
+std::byte* Arena::mail(int rank, std::uint32_t barrier) const {
+  return reinterpret_cast<std::byte*>(line(rank, barrier).mail);
+}
+
+// Who arrives must see who sleeps, or the sleeper the arrival. The sleeper pays for that, with a
+// barrier on all cores, so that arriving needs no fence. Where the kernel has no such thing, it
+// does.
+void Arena::share_fences() {
+#if defined(__SANITIZE_THREAD__)
+  slot(rank_).fences = 1;
+#else
+  const bool ordered =
+      ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+      ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+  slot(rank_).fences = ordered ? 0 : 1;
+#endif
+}
+
+std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
+  if (barriers_ == 0) {  // all have made their arenas
+    for (int rank = 0; rank < ranks_; ++rank) fenced_ = fenced_ || slot(rank).fences.load() != 0;
+  }
   ++barriers_;
-  // Sequentially consistent against wait_for: either the sleeper sees the new number, or we see it.
-  own.barriers.store(barriers_, std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) > 0) {
-    futex(&own.barriers, FUTEX_WAKE, INT32_MAX, nullptr);
+  Line& own = line(rank_, barriers_);
+  own.fingerprint.store(fingerprint, std::memory_order_relaxed);
+  own.barrier.store(barriers_, std::memory_order_release);
+  if (fenced_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  if (own.sleepers.load(std::memory_order_relaxed) > 0) {
+    futex(&own.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
   }
   return barriers_;
+}
+
+bool Arena::agrees(int rank, std::uint32_t barrier) const {
+  return line(rank, barrier).fingerprint.load(std::memory_order_relaxed) ==
+         line(rank_, barrier).fingerprint.load(std::memory_order_relaxed);
 }
 
 int Arena::laggard(std::uint32_t barrier) const {
@@ -215,33 +278,41 @@ int Arena::laggard(std::uint32_t barrier) const {
 }
 
 bool Arena::arrived(int rank, std::uint32_t barrier) const {
-  return reached(slot(rank).barriers.load(std::memory_order_acquire), barrier);
+  return reached(line(rank, barrier).barrier.load(std::memory_order_acquire), barrier);
 }
 
 void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
                      std::chrono::microseconds spin) const {
-  Slot& other = slot(rank);
+  Line& other = line(rank, barrier);
+  const auto is_there = [&] {
+    return reached(other.barrier.load(std::memory_order_acquire), barrier);
+  };
   if (spin.count() > 0) {
+    if (spins_until(is_there)) return;
     const auto end = std::chrono::steady_clock::now() + spin;
-    do {
-      for (int i = 0; i < 64; ++i) {
-        if (reached(other.barriers.load(std::memory_order_acquire), barrier)) return;
-        relax();
-      }
-    } while (std::chrono::steady_clock::now() < end);
+    while (std::chrono::steady_clock::now() < end) {
+      if (spins_until(is_there)) return;
+    }
+  } else {
+    // The one that is waited for may want this very core.
+    for (int i = 0; i < kYields; ++i) {
+      ::sched_yield();
+      if (is_there()) return;
+    }
   }
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const std::uint32_t seen = other.barriers.load(std::memory_order_seq_cst);
+  if (!fenced_) ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  const std::uint32_t seen = other.barrier.load(std::memory_order_seq_cst);
   if (!reached(seen, barrier)) {
     const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
-    futex(&other.barriers, FUTEX_WAIT, seen, &timeout);
+    futex(&other.barrier, FUTEX_WAIT, seen, &timeout);
   }
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void Arena::wake_all() const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    futex(&slot(rank).barriers, FUTEX_WAKE, INT32_MAX, nullptr);
+    for (Line& line : slot(rank).lines) futex(&line.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
   }
 }
 

@@ -60,14 +60,16 @@ class SharedMemory {
 
 class Arena {
  public:
-  // Bytes of control block for that many ranks with that much scratch each.
+  // Bytes of control block for that many ranks with twice that much scratch each.
   static std::size_t bytes_for(int ranks, std::size_t scratch_bytes);
 
   // `memory` is the same zeroed block on all ranks.
   Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes);
 
-  std::byte* scratch(int rank) const;
-  std::size_t scratch_bytes() const { return scratch_bytes_; }
+  // Scratch takes turns: what is left in one may be read while the other is written.
+  std::byte* scratch(int rank, unsigned turn) const;
+  // The turn of the next operation that uses scratch.
+  unsigned next_turn() { return ++turns_ % 2; }
 
   // What this rank is in. The last two are kept.
   void announce(const Announcement& operation);
@@ -76,26 +78,39 @@ class Arena {
   std::optional<Announcement> announced(int rank, std::uint64_t sequence) const;
 
   // The barrier: arrive() starts the next one and returns its number; it is passed when laggard()
-  // is -1, else that is a rank which has not arrived.
-  std::uint32_t arrive();
+  // is -1, else that is a rank which has not arrived. A rank that comes with another fingerprint is
+  // in another operation: agrees() says so when the barrier is passed, until the next but one.
+  std::uint32_t arrive(std::uint64_t fingerprint);
+  bool agrees(int rank, std::uint32_t barrier) const;
+  std::uint32_t next_barrier() const { return barriers_ + 1; }
+  // A few bytes that go along with a rank's arrival: written before it, read after the barrier and
+  // before the next one. In the same cache line, so that whoever sees the arrival has them.
+  static constexpr std::size_t kMailBytes = 40;
+  std::byte* mail(int rank, std::uint32_t barrier) const;
   int laggard(std::uint32_t barrier) const;
   bool arrived(int rank, std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
   // The first `spin` of it keeps the core busy, which is for a rank that has a core to itself:
-  // going to sleep and being woken costs more than a peer is usually late.
+  // going to sleep and being woken costs more than a peer is usually late. Without spin it lets
+  // others run a few times before it sleeps.
   void wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
                 std::chrono::microseconds spin) const;
   void wake_all() const;
 
  private:
+  struct Line;
   struct Slot;
   Slot& slot(int rank) const;
+  Line& line(int rank, std::uint32_t barrier) const;
+  void share_fences();
 
   const SharedMemory memory_;
   const int rank_;
   const int ranks_;
   const std::size_t scratch_bytes_;
   std::uint32_t barriers_ = 0;
+  unsigned turns_ = 0;
+  bool fenced_ = false;
 };
 
 }  // namespace lockstep

@@ -186,7 +186,9 @@ void Handshake::advance(std::string& in, std::string& out) {
     out += hello_;
     stage_ = Stage::hello_sent;
   }
-  if (stage_ != Stage::done && looks_encrypted(in)) {
+  // Not of a proof, whose bytes may be any.
+  const bool first = stage_ == Stage::server_ready || stage_ == Stage::hello_sent;
+  if (first && looks_encrypted(in)) {
     // Answering in clear tells an encrypting client what is wrong.
     if (stage_ == Stage::server_ready) out += make_hello({});
     fail(Code::unsupported, kOnlyTheOtherEncrypts);

@@ -89,6 +89,21 @@ TEST(Handshake, BothEndsByteByByte) {
   EXPECT_EQ(server.hello().group, 77u);
 }
 
+TEST(Handshake, AProofMayBeginLikeARecordOfTls) {
+  const std::string hello = make_hello({Purpose::data, 3, 0});
+  for (int tried = 0, found = 0; found < 2; ++tried) {
+    ASSERT_LT(tried, 2'000'000);
+    Handshake server = Handshake::as_server("secret");
+    std::string in = hello, answer;
+    server.advance(in, answer);
+    in = make_proof(hello, answer, "secret");
+    if (!looks_encrypted(in)) continue;
+    ++found;
+    server.advance(in, answer);
+    EXPECT_TRUE(server.done());
+  }
+}
+
 TEST(Handshake, CutBytesAreRefusedNotReadBeyond) {
   const std::string hello = make_hello({Purpose::store, 1, 0});
   const std::string answer = make_answer(hello, "secret");
@@ -122,6 +137,19 @@ TEST(Socket, APortInUseAndANumberForANameAreNamed) {
   EXPECT_THAT(message_of([&] { listen_on("127.0.0.1", port); }, Code::io), HasSubstr("in use"));
   EXPECT_THAT(message_of([&] { listen_on("123", 0); }, Code::invalid_argument),
               HasSubstr("0.0.0.123"));
+}
+
+TEST(Handshake, AProofThatBeginsLikeTlsIsStillAProof) {
+  Handshake client = Handshake::as_client({Purpose::data, 3, 0}, "secret");
+  Handshake server = Handshake::as_server("secret");
+  std::string in, hello, answer;
+  client.advance(in, hello);
+  server.advance(hello, answer);
+  std::string proof = "\x16\x03";
+  server.advance(proof, answer);
+  EXPECT_FALSE(server.done());
+  proof.resize(kProofBytes, 'x');
+  message_of([&] { server.advance(proof, answer); }, Code::unauthenticated);
 }
 
 }  // namespace

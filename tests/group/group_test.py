@@ -223,8 +223,8 @@ class GroupTest(unittest.TestCase):
             for process in ranks:
                 for address in listeners(process.pid):
                     self.assertEqual(address, "0100007F")
-            own = 1 if transport == "tcp" else 0
-            self.assertEqual([len(listeners(p.pid)) for p in ranks], [1 + own, own, own])
+            # Rank 0's store, and everybody's door for messages.
+            self.assertEqual([len(listeners(p.pid)) for p in ranks], [2, 1, 1])
 
     def test_beside_the_store_of_torchruns_agent(self):
         # Debian's own torchrun 1.13 does not start on its Python 3.11; this is what it does to ranks.
@@ -328,6 +328,16 @@ class GroupTest(unittest.TestCase):
             status, _, err = ended(Job(self, address=address).start("sum", 0, 2))
             self.assertEqual(status, 1)
             self.assertRegex(err, f"'{address}' means every address")
+
+    def test_64_ranks_on_one_host(self):  # S-RDV-06
+        for transport in ("tcp", "auto"):
+            done = subprocess.run(
+                [LOCKSTEP, "run", "-n", "64", "--", PROBE, "sum"],
+                env=environment({"LOCKSTEP_TRANSPORT": transport}),
+                capture_output=True, text=True, timeout=60,
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count(" of 64: 2080 over"), 64)
 
     def test_a_launched_job_listens_on_loopback_alone(self):  # S-SEC-01
         launcher = subprocess.Popen(

@@ -1,5 +1,7 @@
 #include "lockstep/transport/tcp/tcp_link.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/transport/tcp/socket.h"
 
@@ -12,12 +14,12 @@ TcpLink::TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Descr
     : rank_(rank), peer_(peer), describe_(describe), source_(std::move(source)) {}
 
 std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
-  outgoing_.push_back({encode_header({operation, bytes.size()}), bytes});
+  outgoing_.push({encode_header({operation, bytes.size()}), bytes});
   return ++sends_;
 }
 
 std::int64_t TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
-  incoming_.push_back({operation, bytes});
+  incoming_.push({operation, bytes});
   return ++receives_;
 }
 
@@ -47,6 +49,7 @@ bool TcpLink::connect() {
     std::optional<Stream> stream = source_->progress();
     if (!stream) return false;
     stream_ = std::move(*stream);
+    make_unpaced_within_host(stream_.socket());
     source_.reset();
     return true;
   } catch (const Error& error) {
@@ -60,27 +63,29 @@ void TcpLink::progress_sends() {
     const std::size_t of_header = std::min(message.done, kMessageHeaderBytes);
     const std::size_t put = stream_.write(std::span(message.header).subspan(of_header),
                                           message.bytes.subspan(message.done - of_header));
-    if (put == 0) return;
     message.done += put;
-    if (message.done == kMessageHeaderBytes + message.bytes.size()) {
-      outgoing_.pop_front();
-      ++sent_;
+    if (message.done < kMessageHeaderBytes + message.bytes.size()) {
+      if (put == 0) return;
+      continue;
     }
+    outgoing_.pop();
+    ++sent_;
   }
 }
 
 void TcpLink::progress_receives() {
   while (!incoming_.empty()) {
     const Incoming& message = incoming_.front();
-    const bool in_header = in_done_ < kMessageHeaderBytes;
-    const std::size_t got =
-        stream_.read(in_header ? std::span<std::byte>(header_).subspan(in_done_)
-                               : message.bytes.subspan(in_done_ - kMessageHeaderBytes));
+    const std::size_t of_header = std::min(in_done_, kMessageHeaderBytes);
+    // Both at once, as they were sent: who sent something else is refused before anybody looks at
+    // the bytes, and the operation has failed then.
+    const std::size_t got = stream_.read(std::span<std::byte>(header_).subspan(of_header),
+                                         message.bytes.subspan(in_done_ - of_header));
     if (got == 0) return;
     in_done_ += got;
-    if (in_header && in_done_ == kMessageHeaderBytes) check_header(message);
+    if (of_header < kMessageHeaderBytes && in_done_ >= kMessageHeaderBytes) check_header(message);
     if (in_done_ == kMessageHeaderBytes + message.bytes.size()) {
-      incoming_.pop_front();
+      incoming_.pop();
       in_done_ = 0;
       ++received_;
     }

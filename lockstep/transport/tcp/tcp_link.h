@@ -2,11 +2,11 @@
 // 64-byte header and its bytes: docs/wire-format.md.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "lockstep/base/fifo.h"
 #include "lockstep/transport/link.h"
 #include "lockstep/transport/tcp/message.h"
 #include "lockstep/transport/tcp/stream_source.h"
@@ -49,11 +49,11 @@ class TcpLink final : public Link {
   const Describe describe_;
   std::unique_ptr<StreamSource> source_;  // until there is a stream
   Stream stream_;
-  std::deque<Outgoing> outgoing_;
-  std::deque<Incoming> incoming_;
+  Fifo<Outgoing> outgoing_;
+  Fifo<Incoming> incoming_;
   MessageHeader header_;
   std::size_t in_done_ = 0;  // of header and bytes of the first incoming message together
-  std::int64_t sends_ = 0;  // asked for
+  std::int64_t sends_ = 0;   // asked for
   std::int64_t receives_ = 0;
   std::int64_t sent_ = 0;
   std::int64_t received_ = 0;
