@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
@@ -75,6 +76,7 @@ Engine::Engine(const Fabric& fabric, EngineOptions options)
       notices_(fmt::format("rank {}", fabric.rank)) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
   alone_ = std::make_unique<Task>(this);
+  poll_fds_.reserve(fabric_.links.size() + 1);
   progress_ = std::thread([this] { progress_loop(); });
 }
 
@@ -99,6 +101,7 @@ void Engine::watch(int fd, std::function<bool()> on_readable) {
   {
     const std::lock_guard lock(mutex_);
     watched_[fd] = std::move(on_readable);
+    ++watched_changes_;
   }
   wake();
 }
@@ -507,13 +510,15 @@ void Engine::wake() const {
 void Engine::progress_loop() {
   progress_id_ = std::this_thread::get_id();
   std::vector<pollfd> fds;
+  fds.reserve(fabric_.links.size() + 2);  // itself, the store, the links
+  std::map<int, std::function<bool()>> watched;
+  std::uint64_t changes = 0;
   while (!stop_) {
     notices_.say();
     fds.assign(1, {wake_fd_.get(), POLLIN, 0});
-    std::map<int, std::function<bool()>> watched;
     {
       const std::lock_guard lock(mutex_);
-      watched = watched_;
+      if (std::exchange(changes, watched_changes_) != watched_changes_) watched = watched_;
     }
     for (const auto& [fd, callback] : watched) fds.push_back({fd, POLLIN, 0});
     const int sleep_ms = progress(fds);
@@ -528,6 +533,7 @@ void Engine::progress_loop() {
       if (fds[next++].revents == 0 || callback()) continue;
       const std::lock_guard lock(mutex_);
       watched_.erase(fd);
+      ++watched_changes_;
     }
   }
 }

@@ -140,6 +140,7 @@ class Engine {
   std::optional<Error> failure_;
   std::map<int, std::string> left_;
   std::map<int, std::function<bool()>> watched_;
+  std::uint64_t watched_changes_ = 0;
   Planner planner_;
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_to_;        // by rank: sends so far

@@ -7,13 +7,13 @@
 #include <thread>
 
 #include "lockstep/group/shared_block.h"
+#include "lockstep/plan/cutting.h"
 #include "lockstep/transport/wire.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kScratchBytes = 512 * 1024;
 constexpr std::size_t kExchangeBytesMax = 16 << 20;
 // Where every core computes, the progress thread leaves an operation to the computing thread's
 // polls for so long before it takes the core.

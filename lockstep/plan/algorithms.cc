@@ -84,8 +84,8 @@ using Op = Operation;
 constexpr Order kFixed = Order::canonical;
 
 constexpr Algorithm kAlgorithms[] = {
-    {"flat", Op::all_reduce, kScratch, kFixed, all_reduce_flat, few_elements, nullptr,
-     "one barrier, for few bytes"},
+    {"flat", Op::all_reduce, kScratch, kFixed, all_reduce_flat, nullptr, nullptr,
+     "one barrier, for few bytes", few_elements},
     {"arena", Op::all_reduce, kData, kFixed, all_reduce_arena, nullptr, nullptr,
      "one pass over memory, no copies"},
     {"staged", Op::all_reduce, kScratch, kFixed, all_reduce_staged, nullptr, nullptr,
@@ -183,6 +183,7 @@ const Algorithm* choose(const Shape& shape, std::int64_t element_bytes, const Re
       continue;
     }
     if (algorithm.order == Order::any && choice.order != Order::any) continue;
+    if (algorithm.suits != nullptr && !algorithm.suits(shape)) continue;
     if (algorithm.cost == nullptr) {
       if (best == nullptr) return &algorithm;
       continue;
