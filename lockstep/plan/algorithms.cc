@@ -42,12 +42,13 @@ Cost cost_all_reduce_direct(const Shape& s) {
 }
 Cost cost_all_reduce_doubling(const Shape& s) {
   const double ragged = power_of_two_ranks(s) ? 1 : 2;
-  return {rounds_of(s), ragged * count_of(s) * rounds_of(s), 2 * count_of(s) * rounds_of(s),
-          ragged * rounds_of(s)};
+  const double rounds = rounds_of(s) * chunks_of(s);  // one chunk after the other
+  return {rounds, ragged * count_of(s) * rounds_of(s), 2 * count_of(s) * rounds_of(s),
+          ragged * rounds};
 }
 Cost cost_all_reduce_halving(const Shape& s) {
-  return {2 * rounds_of(s), 2 * count_of(s) * others_of(s), 2 * count_of(s) * others_of(s),
-          2 * rounds_of(s) * chunks_of(s)};
+  const double rounds = 2 * rounds_of(s) * chunks_of(s);  // one chunk after the other
+  return {rounds, 2 * count_of(s) * others_of(s), 2 * count_of(s) * others_of(s), rounds};
 }
 Cost cost_all_reduce_tree(const Shape& s) {
   return {2 * rounds_of(s), 2 * count_of(s) * rounds_of(s), 2 * count_of(s) * rounds_of(s),

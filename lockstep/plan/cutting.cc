@@ -7,10 +7,12 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kCacheLineBytes = 64;
-// How much is in flight at a time. Of a reduction a rank holds two chunks of every peer's slice; a
-// broadcast passes on what has come, so its chunks are shorter.
-constexpr std::int64_t kMessageChunkBytes = 4 << 20;
-constexpr std::int64_t kBroadcastChunkBytes = 512 << 10;
+// How much is in flight at a time; of a reduction a rank holds two chunks. Short, so that what the
+// kernel copies is still in the cache and a message that is late holds up little; longer for many
+// ranks, whose slices would be costly little messages.
+constexpr std::int64_t kChunkBytesMin = 512 << 10;
+constexpr std::int64_t kChunkBytesMax = 4 << 20;
+constexpr std::int64_t kSliceBytes = 128 << 10;
 // Reading everybody's bytes costs less than a second barrier up to about here, of all ranks
 // together.
 constexpr std::int64_t kFewBytes = 16 << 10;
@@ -19,8 +21,10 @@ constexpr std::int64_t kFewBytes = 16 << 10;
 
 void cut_for_messages(Shape& shape, std::int64_t element_bytes) {
   shape.align_count = kCacheLineBytes / element_bytes;
-  const bool broadcast = shape.operation == Operation::broadcast;
-  shape.chunk_count = (broadcast ? kBroadcastChunkBytes : kMessageChunkBytes) / element_bytes;
+  // A broadcast's chunks are not cut into slices.
+  const bool whole = shape.operation == Operation::broadcast;
+  const std::int64_t chunk_bytes = whole ? kChunkBytesMin : shape.ranks * kSliceBytes;
+  shape.chunk_count = std::clamp(chunk_bytes, kChunkBytesMin, kChunkBytesMax) / element_bytes;
   shape.few_count = kFewBytes / shape.ranks / element_bytes;
 }
 
