@@ -33,7 +33,10 @@ void cut_for_scratch(Shape& shape, const Algorithm& algorithm, std::int64_t elem
   if (!algorithm.needs.shared_scratch) return;
   // Two halves take turns; over several hosts the slices of other ranks need as much again.
   const std::int64_t parts = algorithm.needs.messages ? 4 : 2;
-  const std::int64_t chunk_bytes = scratch_bytes / parts - shape.ranks * kCacheLineBytes;
+  // Slices begin at cache lines, which may take a line more of each rank.
+  const std::int64_t half_bytes = scratch_bytes / parts;
+  const std::int64_t chunk_bytes =
+      std::max(half_bytes - shape.ranks * kCacheLineBytes, half_bytes / 2);
   shape.chunk_count = std::max<std::int64_t>(1, chunk_bytes / element_bytes);
 }
 

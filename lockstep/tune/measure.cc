@@ -86,7 +86,7 @@ void measure_messages(Group& group, Prices& prices) {
   const double long_us = exchange_us(kLongBytes);
   const double one_way_us = ping_us / (2 * kPings);
   // A burst is an answer and kBurst messages, of which the last one's way is not hidden.
-  prices.message_us = std::clamp((burst_us - 2 * one_way_us) / (kBurst - 1), 0.0, one_way_us);
+  prices.message_us = std::clamp((burst_us - 2 * one_way_us) / (kBurst - 1), 0.0, one_way_us / 2);
   prices.latency_us = one_way_us - prices.message_us;
   prices.byte_us =
       std::max(0.0, (long_us - short_us) / static_cast<double>(kLongBytes - kShortBytes));

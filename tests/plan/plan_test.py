@@ -114,7 +114,7 @@ class TuneTest(unittest.TestCase):
 
     def test_prices_change_the_choice(self):
         question = "plan all_reduce --ranks 8 --bytes 16M --hosts 8 --no-check --json"
-        self.write()
+        self.write(message_us=0.001)
         self.assertEqual(json.loads(answer(question, LOCKSTEP_TUNING=self.file))["algorithm"], "direct")
         self.write(message_us=100_000)
         self.assertEqual(json.loads(answer(question, LOCKSTEP_TUNING=self.file))["algorithm"], "doubling")
