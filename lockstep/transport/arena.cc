@@ -253,13 +253,16 @@ std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
   ++barriers_;
   Line& own = line(rank_, barriers_);
   own.fingerprint.store(fingerprint, std::memory_order_relaxed);
-  own.barrier.store(barriers_, std::memory_order_release);
+  std::uint32_t sleepers = 0;
   if (fenced_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    own.barrier.store(barriers_, std::memory_order_seq_cst);
+    sleepers = own.sleepers.load(std::memory_order_seq_cst);
   } else {
+    own.barrier.store(barriers_, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    sleepers = own.sleepers.load(std::memory_order_relaxed);
   }
-  if (own.sleepers.load(std::memory_order_relaxed) > 0) {
+  if (sleepers > 0) {
     futex(&own.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
   }
   return barriers_;
