@@ -54,7 +54,8 @@ Prices parse_prices(std::string_view text) {
     }
     prices.*key.price = value;
   }
-  for (const auto& [name, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string& name = item.key();
     const bool known = std::ranges::any_of(kKeys, [&](const Key& key) { return key.name == name; });
     if (!known) fail(Code::invalid_argument, "'{}' is no price", name);
   }
