@@ -34,8 +34,11 @@ constexpr std::int64_t chunks_in(std::int64_t count, std::int64_t chunk_count) {
   return (count + chunk_count - 1) / chunk_count;
 }
 
+// Chunk `index` of `whole`; empty behind its end, so that ranges of different lengths can be walked
+// together.
 constexpr Range chunk_of(Range whole, std::int64_t chunk_count, std::int64_t index) {
-  const std::int64_t begin = index * chunk_count;
+  const std::int64_t next = index * chunk_count;
+  const std::int64_t begin = next < whole.count ? next : whole.count;
   const std::int64_t left = whole.count - begin;
   return {whole.begin + begin, left < chunk_count ? left : chunk_count};
 }

@@ -3,8 +3,6 @@
 // Restrictions: one host; scratch of 2 chunks is mapped by all ranks.
 // Cost per rank: one copy in, N copies out; one barrier per chunk.
 // Two halves of scratch take turns, so a chunk is read while the next one is written.
-#include <algorithm>
-
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 
@@ -13,16 +11,14 @@ namespace lockstep {
 Plan all_gather_staged(const Shape& shape) {
   PlanBuilder plan("staged", {.shared_scratch = true}, shape);
   const Parts parts(shape.ranks, shape.count, shape.counts);
-  std::int64_t longest = 0;
-  for (int rank = 0; rank < shape.ranks; ++rank) longest = std::max(longest, parts[rank].count);
+  const std::int64_t longest = parts.longest();
   const std::int64_t chunks = chunks_in(longest, shape.chunk_count);
   plan.scratch_count(chunks < 2 ? longest : 2 * shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     // A shorter part has fewer chunks; its others are empty.
     const auto piece = [&](int rank) {
-      const std::int64_t begin = std::min(chunk * shape.chunk_count, parts[rank].count);
-      return Range{begin, std::min(shape.chunk_count, parts[rank].count - begin)};
+      return chunk_of({0, parts[rank].count}, shape.chunk_count, chunk);
     };
     const auto half = [&](int rank) {
       return Range{(chunk % 2) * shape.chunk_count, piece(rank).count};

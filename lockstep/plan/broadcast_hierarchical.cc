@@ -6,6 +6,7 @@
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 #include "lockstep/plan/hosts.h"
+#include "lockstep/plan/tree.h"
 
 namespace lockstep {
 
@@ -19,21 +20,14 @@ Plan broadcast_hierarchical(const Shape& shape) {
   const int relative = (hosts.own() - root_host + hosts.count()) % hosts.count();
   const auto absolute = [&](int r) { return first_on((r + root_host) % hosts.count()); };
   const bool first = first_on(hosts.own()) == shape.rank;
-  int parent = -1;
-  int span = 1;
-  while (span < hosts.count()) {
-    if ((relative & span) != 0) {
-      parent = absolute(relative - span);
-      break;
-    }
-    span *= 2;
-  }
+  const Binomial place = binomial(relative, hosts.count());
   plan.scratch_count(2 * shape.chunk_count);
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
   const auto range = [&](std::int64_t chunk) {
     return chunk_of({0, shape.count}, shape.chunk_count, chunk);
   };
-  const bool receives = first && parent >= 0;
+  const bool receives = first && place.parent >= 0;
+  const int parent = receives ? absolute(place.parent) : -1;
   if (receives && chunks > 0) plan.receive(parent, plan.data(range(0)));
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     const Range half{(chunk % 2) * shape.chunk_count, range(chunk).count};
@@ -41,7 +35,7 @@ Plan broadcast_hierarchical(const Shape& shape) {
       if (chunk + 1 < chunks) plan.receive(parent, plan.data(range(chunk + 1)));
       plan.wait(chunk + 1);
     }
-    for (int child = span / 2; first && child > 0; child /= 2) {
+    for (int child = place.span / 2; first && child > 0; child /= 2) {
       if (relative + child < hosts.count()) {
         plan.send(absolute(relative + child), plan.data(range(chunk)));
       }

@@ -6,6 +6,7 @@
 // Communication Operations in MPICH", 2005.
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
+#include "lockstep/plan/tree.h"
 
 namespace lockstep {
 
@@ -13,15 +14,8 @@ Plan broadcast_tree(const Shape& shape) {
   PlanBuilder plan("tree", {.messages = true}, shape);
   const int relative = (shape.rank - shape.root + shape.ranks) % shape.ranks;
   const auto absolute = [&](int r) { return (r + shape.root) % shape.ranks; };
-  int parent = -1;
-  int span = 1;  // this rank serves [relative, relative + span)
-  while (span < shape.ranks) {
-    if ((relative & span) != 0) {
-      parent = absolute(relative - span);
-      break;
-    }
-    span *= 2;
-  }
+  const Binomial place = binomial(relative, shape.ranks);
+  const int parent = place.parent < 0 ? -1 : absolute(place.parent);
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
   const auto range = [&](std::int64_t chunk) {
     return chunk_of({0, shape.count}, shape.chunk_count, chunk);
@@ -32,7 +26,7 @@ Plan broadcast_tree(const Shape& shape) {
       if (chunk + 1 < chunks) plan.receive(parent, plan.data(range(chunk + 1)));
       plan.wait(chunk + 1);
     }
-    for (int child = span / 2; child > 0; child /= 2) {
+    for (int child = place.span / 2; child > 0; child /= 2) {
       if (relative + child < shape.ranks) {
         plan.send(absolute(relative + child), plan.data(range(chunk)));
       }

@@ -31,8 +31,8 @@ void cut_for_messages(Shape& shape, std::int64_t element_bytes) {
 void cut_for_scratch(Shape& shape, const Algorithm& algorithm, std::int64_t element_bytes,
                      std::int64_t scratch_bytes) {
   if (!algorithm.needs.shared_scratch) return;
-  // Two halves take turns. Over several hosts up to four times a chunk comes from and goes to other
-  // hosts on top of the chunk itself, if their ranks are scattered.
+  // Two halves take turns. Over several hosts up to four and a half chunks come from and go to
+  // other hosts on top of the chunk itself, if their ranks are scattered.
   const std::int64_t parts = algorithm.needs.messages ? 8 : 2;
   // Slices begin at cache lines, which may take a line more of each rank.
   const std::int64_t half_bytes = scratch_bytes / parts;

@@ -1,5 +1,6 @@
 #include "lockstep/plan/plan.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "lockstep/base/error.h"
@@ -41,6 +42,14 @@ Parts::Parts(int ranks, std::int64_t count, std::span<const std::int64_t> counts
     begins_.push_back(begins_.back() +
                       (counts.empty() ? count : counts[static_cast<std::size_t>(rank)]));
   }
+}
+
+std::int64_t Parts::longest() const {
+  std::int64_t longest = 0;
+  for (std::size_t i = 1; i < begins_.size(); ++i) {
+    longest = std::max(longest, begins_[i] - begins_[i - 1]);
+  }
+  return longest;
 }
 
 namespace {

@@ -129,6 +129,8 @@ class Parts {
     return {begins_[index], begins_[index + 1] - begins_[index]};
   }
   std::int64_t total() const { return begins_.back(); }
+  // Elements of the longest part.
+  std::int64_t longest() const;
 
  private:
   std::vector<std::int64_t> begins_;

@@ -5,7 +5,6 @@
 // per chunk. A chunk of scratch holds an equal piece of every part. Two halves take turns.
 #include <algorithm>
 
-#include "lockstep/base/error.h"
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/builder.h"
 
@@ -16,15 +15,12 @@ Plan reduce_scatter_staged(const Shape& shape) {
   const Parts parts(shape.ranks, shape.count, shape.counts);
   const std::int64_t piece_count = std::max<std::int64_t>(1, shape.chunk_count / shape.ranks);
   plan.scratch_count(2 * shape.ranks * piece_count);
-  std::int64_t longest = 0;
-  for (int rank = 0; rank < shape.ranks; ++rank) longest = std::max(longest, parts[rank].count);
-  const std::int64_t chunks = chunks_in(longest, piece_count);
+  const std::int64_t chunks = chunks_in(parts.longest(), piece_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     // Within a part; a shorter part has fewer chunks.
     const auto piece = [&](int part) {
-      const std::int64_t begin = std::min(chunk * piece_count, parts[part].count);
-      return Range{begin, std::min(piece_count, parts[part].count - begin)};
+      return chunk_of({0, parts[part].count}, piece_count, chunk);
     };
     const auto input = [&](int part) {
       return plan.input({parts[part].begin + piece(part).begin, piece(part).count});

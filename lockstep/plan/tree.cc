@@ -24,4 +24,14 @@ TreeWay tree_way(int rank, int ranks, int root) {
   return way;
 }
 
+Binomial binomial(int index, int count) {
+  Binomial place;
+  for (; place.span < count; place.span *= 2) {
+    if ((index & place.span) == 0) continue;
+    place.parent = index - place.span;
+    break;
+  }
+  return place;
+}
+
 }  // namespace lockstep

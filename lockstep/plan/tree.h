@@ -1,5 +1,4 @@
-// The reduction tree that reduce and all_reduce share: who merges which blocks of the canonical
-// order, and from whom it gets the other half.
+// The trees that several algorithms share.
 #pragma once
 
 #include <vector>
@@ -9,8 +8,10 @@
 
 namespace lockstep {
 
-// What one rank does on the way up, level by level. A block's value is held by root if root is in
-// the block, else by the block's first rank; so the last merge happens at root.
+// The reduction tree of reduce and all_reduce: who merges which blocks of the canonical order, and
+// from whom it gets the other half. What one rank does on the way up, level by level. A block's
+// value is held by root if root is in the block, else by the block's first rank; so the last merge
+// happens at root.
 struct TreeWay {
   struct Merge {
     int peer;        // who holds the other half
@@ -23,5 +24,13 @@ struct TreeWay {
   int level = 0;    // of that value
 };
 TreeWay tree_way(int rank, int ranks, int root);
+
+// The binomial tree of a broadcast from 0 among 0 … count-1: who brings it to `index`, and how many
+// it serves, itself included.
+struct Binomial {
+  int parent = -1;  // -1: none, at 0
+  int span = 1;
+};
+Binomial binomial(int index, int count);
 
 }  // namespace lockstep
