@@ -7,6 +7,7 @@
 #include <array>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "lockstep/rendezvous/frames.h"
 #include "lockstep/transport/tcp/greeting.h"
@@ -253,8 +254,7 @@ void StoreClient::report(const Error& error) {
 void StoreClient::leave(const std::string& how) {
   {
     const std::lock_guard lock(mutex_);
-    leaving_ = true;
-    if (closed_) return;
+    if (std::exchange(leaving_, true) || closed_) return;
   }
   WireWriter writer;
   writer.put_text(how);

@@ -55,7 +55,7 @@ class StoreClient {
 
   // Tells the others why an operation failed here.
   void report(const Error& error);
-  // Says farewell; what the store says afterwards is ignored.
+  // Says farewell, once; what the store says afterwards is ignored.
   void leave(const std::string& how);
 
   SocketAddress local() const { return local_address(stream_.socket()); }
