@@ -370,10 +370,7 @@ void Engine::block() {
   if (driven_.empty()) return;
   if (at_barrier_only()) {
     const Execution& execution = driven_[0]->execution_;
-    const auto laggard =
-        std::find(fabric_.local.begin(), fabric_.local.end(), execution.laggard()) -
-        fabric_.local.begin();
-    fabric_.arena->wait_for(static_cast<int>(laggard), execution.barrier(),
+    fabric_.arena->wait_for(execution.laggard(), execution.barrier(),
                             std::chrono::milliseconds(std::min(patience_ms(), kArenaWaitMsMax)),
                             options_.spin);
     return;
@@ -556,13 +553,11 @@ int Engine::progress(std::vector<pollfd>& fds) {
     if (at_barrier_only()) {
       if (takeover_ms > 0) return takeover_ms;
       const Execution& execution = driven_[0]->execution_;
-      const auto laggard =
-          std::find(fabric_.local.begin(), fabric_.local.end(), execution.laggard()) -
-          fabric_.local.begin();
+      const int laggard = execution.laggard();
       const std::uint32_t barrier = execution.barrier();
       driving.unlock();
       // Not for longer: the descriptors need an ear, too.
-      fabric_.arena->wait_for(static_cast<int>(laggard), barrier, std::chrono::milliseconds(1),
+      fabric_.arena->wait_for(laggard, barrier, std::chrono::milliseconds(1),
                               std::chrono::microseconds(0));
       return 0;
     }

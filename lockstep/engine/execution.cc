@@ -155,9 +155,8 @@ bool Execution::pass_barrier() {
     barrier_ = fabric_.arena->arrive(agreed_ ? 0 : announcement_.fingerprint());
     at_barrier_ = true;
   }
-  const int laggard = fabric_.arena->laggard(barrier_);
-  laggard_ = laggard < 0 ? -1 : fabric_.local[static_cast<std::size_t>(laggard)];
-  if (laggard >= 0) return false;
+  laggard_ = fabric_.arena->laggard(barrier_);
+  if (laggard_ >= 0) return false;
   at_barrier_ = false;
   if (!agreed_) check_agreement();
   agreed_ = true;

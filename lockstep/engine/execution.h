@@ -36,6 +36,8 @@ struct Request {
   std::shared_ptr<const Staging> staged_data = {};
   std::shared_ptr<const Staging> staged_input = {};
 
+  // Every rank has counts of its own, so that no two can compare them.
+  bool has_own_counts() const { return operation == Operation::all_to_all && !counts.empty(); }
   // The same but for counts per rank and staging.
   bool is_like(const Request& other) const {
     return data == other.data && input == other.input && count == other.count &&
@@ -80,7 +82,7 @@ class Execution {
   // The ranks of this host have seen that they are in the same operation (over messages each
   // message says so).
   bool agreed() const { return agreed_; }
-  // Waiting at a barrier: for which rank (of the group) and which barrier. Rank -1: not at one.
+  // Waiting at a barrier: for which rank (of the arena) and which barrier. Rank -1: not at one.
   int laggard() const { return at_barrier_ ? laggard_ : -1; }
   std::uint32_t barrier() const { return barrier_; }
   // Throws Error(invalid_argument) if a rank of this host has announced something else under the

@@ -86,16 +86,14 @@ Shape Planner::shape_of(const Request& request) const {
   return shape;
 }
 
-Planner::Entry Planner::make(const Request& request, const Reach& reach) const {
-  Shape shape = shape_of(request);
+Planner::Entry Planner::make(const Request& request, const Reach& reach, Shape shape) const {
   const auto element = static_cast<std::int64_t>(size_of(request.dtype));
   Choice choice;
   choice.order = options_.order;
   const auto forced = options_.forced.find(request.operation);
   // A tensor without elements has no place in memory, so what needs one could not take it.
   // (Counts of an all_to_all differ between ranks: there the choice may not look at them.)
-  const bool own_counts = request.operation == Operation::all_to_all && !request.counts.empty();
-  const bool something = own_counts || total(request) > 0;
+  const bool something = request.has_own_counts() || total(request) > 0;
   if (forced != options_.forced.end() && something) choice.forced = forced->second;
   const Algorithm* algorithm = choose(shape, element, reach, options_.prices, choice);
   if (algorithm == nullptr) {
@@ -118,7 +116,7 @@ const Decision& Planner::decide(const Request& request) {
   if (same) return last_;
   last_.algorithm = nullptr;  // in case this one throws
   Decision decision;
-  Shape shape = shape_of(request);
+  const Shape shape = shape_of(request);
   decision.data = place_of(request.data, data_count(shape), request.dtype);
   decision.input = place_of(request.input, input_count(shape), request.dtype);
   const Reach reach{.one_host = one_host_,
@@ -138,7 +136,7 @@ const Decision& Planner::decide(const Request& request) {
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     if (entries_.size() >= kEntriesMax) entries_.clear();
-    found = entries_.emplace(key, make(request, reach)).first;
+    found = entries_.emplace(key, make(request, reach, shape)).first;
   }
   decision.algorithm = found->second.algorithm;
   decision.plan = found->second.plan;
@@ -149,7 +147,7 @@ const Decision& Planner::decide(const Request& request) {
   announcement.reduce = request.reduce;
   announcement.root = request.root;
   // Where every rank sends what it likes to whom, the lengths of messages tell.
-  const bool own_counts = request.operation == Operation::all_to_all && !request.counts.empty();
+  const bool own_counts = request.has_own_counts();
   announcement.count = own_counts ? 0 : total(request);
   announcement.detail = own_counts ? 0 : counts;
   const Needs& needs = decision.algorithm->needs;

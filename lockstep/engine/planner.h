@@ -74,7 +74,7 @@ class Planner {
 
   Placement place_of(const std::byte* begin, std::int64_t count, DType dtype) const;
   Shape shape_of(const Request& request) const;
-  Entry make(const Request& request, const Reach& reach) const;
+  Entry make(const Request& request, const Reach& reach, Shape shape) const;
 
   const Fabric& fabric_;
   const PlannerOptions options_;
