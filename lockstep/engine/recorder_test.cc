@@ -2,13 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "lockstep/env/files.h"
+#include "lockstep/env/temporary_folder.h"
 #include "lockstep/plan/plan.h"
 
 namespace lockstep {
@@ -27,21 +27,6 @@ Announcement all_reduce(std::uint64_t number) {
   operation.count = 1000;
   return operation;
 }
-
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/recorder_test.XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::filesystem::path path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(Recorder, TellsWhereEachOperationStands) {
   Recorder recorder(1, 3, {"", "job", "world"});
@@ -104,7 +89,7 @@ TEST(Recorder, NeverForgetsTheOperationThatHangsHoweverManyAreQueuedBehindIt) {
 }
 
 TEST(Recorder, WritesOnceAndOneRankOfAHostSaysWhere) {
-  const Folder folder;
+  const TemporaryFolder folder;
   Recorder zero(0, 2, {folder.path() / "new", "77", "world"});
   Recorder one(1, 2, {folder.path() / "new", "77", "world"});
   zero.submitted(all_reduce(0), "ring", 4000);
@@ -125,7 +110,7 @@ TEST(Recorder, WritesOnceAndOneRankOfAHostSaysWhere) {
 }
 
 TEST(Recorder, AFolderThatCannotBeHadIsALineAndNoError) {
-  const Folder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "in the way";
   Recorder recorder(0, 2, {folder.path() / "file", "77", "world"});
   EXPECT_THAT(recorder.write(kCause, {}).value_or(""), HasSubstr("no flight record was written"));

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/env/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -20,18 +21,10 @@ using ::testing::ElementsAre;
 // A folder that looks like the root of a host, with only what control groups need.
 class FakeRoot : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep_root_XXXXXX").string();
-    root_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) { folder_.write(path, text); }
 
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-
-  fs::path root_;
+  const TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(FakeRoot, QuotaOfVersionTwoIsTheSmallestOfAllAncestors) {

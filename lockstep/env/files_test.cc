@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/env/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -20,19 +21,14 @@ using testing::HasSubstr;
 
 class Files : public testing::Test {
  protected:
-  Files() {
-    std::string name = (fs::temp_directory_path() / "lockstep-files.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~Files() override { fs::remove_all(folder_); }
-
   int entries() const {
     int count = 0;
     for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder_)) ++count;
     return count;
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 std::string error_of(const std::function<void()>& call) {

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
+
+#include "lockstep/env/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -12,16 +13,10 @@ namespace fs = std::filesystem;
 
 class MemoryEvents : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep_memory_XXXXXX").string();
-    root_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  fs::path root_;
+  void write(const std::string& path, const std::string& text) { folder_.write(path, text); }
+
+  const TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(MemoryEvents, CountsInVersionTwo) {

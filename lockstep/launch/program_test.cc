@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "lockstep/env/temporary_folder.h"
+
 namespace lockstep {
 namespace {
 
@@ -15,12 +17,9 @@ using ::testing::HasSubstr;
 class FindProgram : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep_program_XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     for (const char* each : {"first", "second"}) fs::create_directory(folder_ / each);
     path_ = (folder_ / "first").string() + ":" + (folder_ / "second").string();
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   std::string make(const std::string& name, bool executable) {
     const fs::path path = folder_ / name;
@@ -29,7 +28,8 @@ class FindProgram : public ::testing::Test {
     return path.string();
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::string path_;
 };
 

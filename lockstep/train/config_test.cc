@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/env/files.h"
+#include "lockstep/env/temporary_folder.h"
 
 namespace lockstep::train {
 namespace {
@@ -19,13 +20,6 @@ using testing::StartsWith;
 
 class Config : public testing::Test {
  protected:
-  Config() {
-    std::string name = (fs::temp_directory_path() / "lockstep-config.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = (folder_ / "job.toml").string();
-  }
-  ~Config() override { fs::remove_all(folder_); }
-
   TrainSettings parse(const std::string& toml, std::vector<std::string> flags, int ranks = 1) {
     if (!toml.empty()) {
       write_file_atomically(path_, toml);
@@ -45,8 +39,9 @@ class Config : public testing::Test {
     return "no error";
   }
 
-  fs::path folder_;
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const std::string path_ = (folder_ / "job.toml").string();
 };
 
 TEST_F(Config, FlagsOverrideTheFile) {

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/env/files.h"
+#include "lockstep/env/temporary_folder.h"
 
 namespace lockstep::train {
 namespace {
@@ -37,14 +38,11 @@ std::string labels(std::uint32_t count) {
 class Datasets : public testing::Test {
  protected:
   Datasets() {
-    std::string name = (fs::temp_directory_path() / "lockstep-data.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     put("train-images-idx3-ubyte", images(12));
     put("train-labels-idx1-ubyte", labels(12));
     put("t10k-images-idx3-ubyte", images(3));
     put("t10k-labels-idx1-ubyte", labels(3));
   }
-  ~Datasets() override { fs::remove_all(folder_); }
 
   void put(const std::string& name, const std::string& content) {
     write_file_atomically(folder_ / name, content);
@@ -69,7 +67,8 @@ class Datasets : public testing::Test {
     return error_of([&] { load_idx(folder_, 10); });
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(Datasets, ReadsIdxPlainAndGzipped) {

@@ -56,7 +56,7 @@ TEST(SRdv04, ASignalIsNamed) {
 TEST(SRdv04, LaterFailuresAreListedAfterTheFirst) {
   // Ranks 1 and 3 fail 50 ms after rank 2, as ranks do that have lost a peer.
   TemporaryFolder folder;
-  const std::string flag = folder.path() + "/failed";
+  const std::string flag = folder.path().string() + "/failed";
   const Outcome outcome = run_shell(
       4,
       fmt::format("case $RANK in 2) echo disk on fire; echo > {0}; exit 3;; 0) exec sleep 1000;; "

@@ -94,15 +94,6 @@ int occurrences(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  path_ = (fs::temp_directory_path() / "lockstep_launch_XXXXXX").string();
-  if (::mkdtemp(path_.data()) == nullptr) std::abort();
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  fs::remove_all(path_);
-}
-
 Launch::Launch(const std::vector<std::string>& arguments, const LaunchSetup& setup)
     : mark_(new_mark()), start_(Clock::now()) {
   Ends out = setup.terminal ? make_terminal() : make_pipe();

@@ -8,23 +8,11 @@
 #include <vector>
 
 #include "lockstep/env/fd.h"
+#include "lockstep/env/temporary_folder.h"
 
 namespace lockstep::launch_test {
 
 using std::chrono::milliseconds;
-
-// A folder of its own for one test, gone with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct LaunchSetup {
   std::vector<std::string> environment{};  // "NAME=value" added; "NAME" removed

@@ -54,7 +54,7 @@ struct Chatter {
 
 TEST(SRdv08, LinesOfEightRanksNeverMixAndFilesHoldEveryByte) {
   TemporaryFolder folder;
-  const std::string logs = folder.path() + "/a/logs";
+  const std::string logs = folder.path().string() + "/a/logs";
   const Outcome outcome =
       run_launch({"-n", "8", "--prefix", "always", "--log-dir", logs, rank_helper(), "chatter"},
                  {.one_pipe = true});
@@ -105,7 +105,7 @@ TEST(Output, OneRankPassesThroughUntouched) {
   const Outcome outcome = run_launch(
       {"-n", "1", "--log-dir", folder.path(), "--", "printf", "50%%\\r\\001\\377no newline"});
   EXPECT_EQ(outcome.out, "50%\r\001\377no newline");
-  EXPECT_EQ(read_text(folder.path() + "/rank-0.log"), outcome.out);
+  EXPECT_EQ(read_text(folder.path().string() + "/rank-0.log"), outcome.out);
 }
 
 TEST(Output, PrefixesCanBeForcedOrForbidden) {
@@ -120,7 +120,7 @@ TEST(Output, PrefixesCanBeForcedOrForbidden) {
 
 TEST(Output, AFileThatIsTooLargeForItsDiskIsSaidOnceAndTheJobGoesOn) {
   TemporaryFolder folder;
-  ASSERT_EQ(::symlink("/dev/full", (folder.path() + "/rank-0.log").c_str()), 0);
+  ASSERT_EQ(::symlink("/dev/full", (folder.path().string() + "/rank-0.log").c_str()), 0);
   const Outcome outcome = run_launch(
       {"-n", "1", "--log-dir", folder.path(), "sh", "-c", "for i in 1 2 3; do echo $i; done"});
   EXPECT_EQ(outcome.status, 0);

@@ -222,9 +222,9 @@ struct Refused {
 
 TEST(Start, WhatCannotBeIsRefusedInOneLine) {
   TemporaryFolder folder;
-  const std::string plain = folder.path() + "/plain";
+  const std::string plain = folder.path().string() + "/plain";
   std::ofstream(plain) << "text";
-  const std::string broken = folder.path() + "/broken";
+  const std::string broken = folder.path().string() + "/broken";
   std::ofstream(broken) << "#!/no/such/interpreter\n";
   ::chmod(broken.c_str(), 0755);
   const Refused cases[] = {
@@ -256,7 +256,7 @@ TEST(Start, WhatCannotBeIsRefusedInOneLine) {
 
 TEST(Start, AScriptWithoutAFirstLineRunsInTheShell) {
   TemporaryFolder folder;
-  const std::string script = folder.path() + "/script";
+  const std::string script = folder.path().string() + "/script";
   std::ofstream(script) << "echo \"$1 of $WORLD_SIZE\"\n";
   ::chmod(script.c_str(), 0755);
   const Outcome outcome = run_launch({"-n", "1", script, "one"});
