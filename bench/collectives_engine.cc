@@ -6,12 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,39 +17,7 @@
 #include "lockstep/group/group.h"
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/cutting.h"
-
-namespace {
-
-// Of all threads; nothing else in a measured stretch allocates.
-std::atomic<std::int64_t> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment;
-  if (void* memory = std::aligned_alloc(alignment, whole * alignment)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
+#include "tests/count_allocations.h"
 
 namespace {
 
@@ -86,20 +51,20 @@ void calling(const std::string& file) {
     group.async().all_reduce(tensor).wait();
     group.all_reduce(tensor);
   }
-  const std::int64_t before = allocations.load();
+  const std::int64_t before = lockstep::allocations();
   for (double& took : submit_us) {
     const auto start = Clock::now();
     const lockstep::Work work = group.async().all_reduce(tensor);
     took = us(Clock::now() - start);
     work.wait();
   }
-  const std::int64_t between = allocations.load();
+  const std::int64_t between = lockstep::allocations();
   for (double& took : blocking_us) {
     const auto start = Clock::now();
     group.all_reduce(tensor);
     took = us(Clock::now() - start);
   }
-  const std::int64_t after = allocations.load();
+  const std::int64_t after = lockstep::allocations();
   write_line(file, group.rank(),
              fmt::format("{{\"submit_us\": {}, \"blocking_us\": {}, \"async_allocations\": {}, "
                          "\"blocking_allocations\": {}}}",

@@ -16,44 +16,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "lockstep/group/ranks_as_threads.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory =
-      alignment <= alignof(std::max_align_t)
-          ? std::malloc(bytes == 0 ? 1 : bytes)
-          : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes, 1);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
+#include "tests/count_allocations.h"
 
 namespace lockstep {
 namespace {
@@ -126,11 +93,11 @@ void count_allocations(Group& group, const char* what, const std::function<void(
   for (int i = 0; i < kWarmUp; ++i) call();
   group.barrier();
   group.barrier();
-  const std::int64_t before = allocations;
+  const std::int64_t before = allocations();
   group.barrier();
   for (int i = 0; i < 1000; ++i) call();
   group.barrier();
-  const std::int64_t made = allocations - before;
+  const std::int64_t made = allocations() - before;
   group.barrier();
   if (group.rank() != 0) return;
   std::printf("%s: %lld allocations in 1,000 calls on 2 ranks\n", what,
