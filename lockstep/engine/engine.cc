@@ -9,6 +9,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/engine/task.h"
 
 namespace lockstep {
 
@@ -17,8 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kAlignBytes = 64;
-// Handles that are kept for later operations.
-constexpr std::size_t kPoolMax = 256;
 // A wait in the arena looks up from time to time, in case a wake-up came just before it slept.
 constexpr int kArenaWaitMsMax = 100;
 // The progress thread looks for work by itself for so long after the last submit.
@@ -45,58 +44,19 @@ std::int64_t coarse_us() {
   return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
 }
 
-}  // namespace
-
-// Where finished tasks wait to be used again.
-struct Engine::Pool {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Task>> free;  // guarded by mutex
-  bool closed = false;                      // guarded by mutex
-};
-
-// An operation from submit to completion. Its own fields belong to the driver until done_ is set.
-class Engine::Task final : public internal::Completion {
+template <class Call>
+class AtEnd {
  public:
-  explicit Task(Engine* engine)
-      : engine_(engine), pool_(engine->pool_), execution_(engine->fabric_) {}
-
-  void wait() override {
-    engine_->wait_for(*this);
-    if (error_) throw *error_;
-  }
-  bool done() override {
-    if (!is_done()) engine_->poll();
-    return is_done();
-  }
-  std::optional<Error> error() override { return is_done() ? error_ : std::nullopt; }
-  bool is_done() const { return done_.load(std::memory_order_acquire); }
-  bool is_send() const { return request_.operation == Operation::send; }
-
- protected:
-  void dispose() override {
-    std::unique_ptr<Task> self(this);
-    decision_ = {};
-    request_ = {};
-    const auto pool = pool_;
-    const std::lock_guard lock(pool->mutex);
-    if (!pool->closed && pool->free.size() < kPoolMax) pool->free.push_back(std::move(self));
-  }
+  explicit AtEnd(Call call) : call_(std::move(call)) {}
+  ~AtEnd() { call_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
 
  private:
-  friend class Engine;
-
-  Engine* const engine_;  // outlives the operation: its destructor completes what is left
-  const std::shared_ptr<Pool> pool_;
-  Request request_;
-  Decision decision_;
-  Execution execution_;
-  bool started_ = false;
-  bool looked_at_ = false;  // since it was started
-  std::optional<Deadline> deadline_;
-  std::optional<Error> error_;
-  std::atomic<bool> done_{false};
-  Recorder::Ticket ticket_ = 0;
+  const Call call_;
 };
+
+}  // namespace
 
 Engine::Engine(const Fabric& fabric, EngineOptions options)
     : fabric_(fabric),
@@ -112,6 +72,7 @@ Engine::Engine(const Fabric& fabric, EngineOptions options)
       notices_(fmt::format("rank {}", fabric.rank)) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
   poll_fds_.reserve(fabric_.links.size() + 1);
+  alone_ = std::make_unique<Task>(this);
   progress_ = std::thread([this] { progress_loop(); });
 }
 
@@ -129,9 +90,7 @@ Engine::~Engine() {
     finish_all();
   }
   notices_.say();
-  const std::lock_guard lock(pool_->mutex);
-  pool_->closed = true;
-  pool_->free.clear();
+  pool_->close();
 }
 
 void Engine::watch(int fd, std::function<bool()> on_readable) {
@@ -160,28 +119,27 @@ std::uint64_t Engine::number_of(const Request& request) {
   return request.root == fabric_.rank ? sent_to_[peer]++ : received_from_[peer]++;
 }
 
+// Needs mutex_.
+void Engine::prepare(Task& task, const Request& request) {
+  if (failure_) throw *failure_;
+  task.decision_.take(planner_.decide(request));
+  task.decision_.announcement.sequence = number_of(request);
+  task.request_ = request;
+  task.started_ = false;
+  task.error_.reset();
+  task.done_.store(false, std::memory_order_relaxed);
+  const Announcement& announcement = task.decision_.announcement;
+  task.ticket_ = recorder_.submitted(
+      announcement, task.decision_.algorithm->name,
+      static_cast<std::size_t>(announcement.count) * size_of(announcement.dtype),
+      &task == alone_.get());
+}
+
 Work Engine::enqueue(const Request& request) {
-  std::unique_ptr<Task> task;
-  {
-    const std::lock_guard lock(pool_->mutex);
-    if (!pool_->free.empty()) {
-      task = std::move(pool_->free.back());
-      pool_->free.pop_back();
-    }
-  }
+  std::unique_ptr<Task> task = pool_->take();
   if (task == nullptr) task = std::make_unique<Task>(this);
   const std::lock_guard lock(mutex_);
-  if (failure_) throw *failure_;
-  task->decision_ = planner_.decide(request);
-  task->decision_.announcement.sequence = number_of(request);
-  task->request_ = request;
-  task->started_ = false;
-  task->error_.reset();
-  task->done_.store(false, std::memory_order_relaxed);
-  const Announcement& announcement = task->decision_.announcement;
-  task->ticket_ = recorder_.submitted(
-      announcement, task->decision_.algorithm->name,
-      static_cast<std::size_t>(announcement.count) * size_of(announcement.dtype));
+  prepare(*task, request);
   queue_.push_back(task.get());
   task->retain();
   Work work(task.release());  // before somebody else can complete the task and let go of it
@@ -197,7 +155,65 @@ Work Engine::submit(const Request& request) {
 }
 
 void Engine::run(const Request& request) {
+  if (pending_.load(std::memory_order_acquire) == 0) {
+    const AtEnd say([this] { notices_.say(); });  // when the lock is gone
+    const std::lock_guard driving(drive_mutex_);
+    if (pending_.load(std::memory_order_acquire) == 0) return run_alone(request);
+  }
   enqueue(request).wait();
+}
+
+// The way of a blocking call when nothing else is under way: no queue, no handle, few locks.
+void Engine::run_alone(const Request& request) {
+  Task& task = *alone_;
+  {
+    const std::lock_guard lock(mutex_);
+    prepare(task, request);
+  }
+  driven_.assign(1, &task);
+  try {
+    while (!advance(task)) {
+      block();
+      if (failed_.load(std::memory_order_relaxed)) throw *failure();
+    }
+    complete(task);
+  } catch (const std::exception&) {
+    fail_task(task);
+    write_record();
+    driven_.clear();
+    throw *failure();
+  }
+  driven_.clear();
+}
+
+// In a handler: what was thrown in `task` becomes the failure of the group, unless it is that.
+void Engine::fail_task(Task& task) {
+  recorder_.finished(task.ticket_, false);
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() == Code::peer_lost) await_cause();
+    fail_here(error);
+  } catch (const std::exception& error) {  // no memory for scratch, say
+    fail_here(Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
+                                          describe(task.decision_.announcement), error.what())));
+  }
+}
+
+// What is due when `task` has succeeded.
+void Engine::complete(Task& task) {
+  if (task.request_.operation == Operation::all_reduce) {
+    bytes_reduced_.fetch_add(
+        task.request_.count * static_cast<std::int64_t>(size_of(task.request_.dtype)),
+        std::memory_order_relaxed);
+  }
+  if (task.request_.staged_data) task.request_.staged_data->finish();
+  recorder_.finished(task.ticket_, true);
+  if (stall_.complete()) {
+    notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task.decision_.announcement),
+                              stall_.stalled_s()));
+    wake();
+  }
 }
 
 void Engine::wait_for(Task& task) {
@@ -250,24 +266,15 @@ void Engine::drive() {
     for (Task* task : driven_) {
       try {
         if (!advance(*task)) continue;
-      } catch (const Error& error) {
-        recorder_.finished(task->ticket_, false);
-        if (error.code() == Code::peer_lost) await_cause();
-        fail_here(error);
+        complete(*task);
+      } catch (const std::exception&) {
+        fail_task(*task);
         return finish_all();
-      } catch (const std::exception& error) {  // no memory for scratch, say
-        fail_here(
-            Error(Code::io, fmt::format("rank {}: {}: {}", fabric_.rank,
-                                        describe(task->decision_.announcement), error.what())));
-        return finish_all();
-      }
-      if (task->request_.operation == Operation::all_reduce) {
-        bytes_reduced_.fetch_add(task->request_.count *
-                                 static_cast<std::int64_t>(size_of(task->request_.dtype)));
       }
       finish(task, std::nullopt);
-      completed = true;
-      break;  // driven_ is out of date
+      driven_.clear();  // out of date
+      completed = pending_.load() > 0;
+      break;
     }
   }
 }
@@ -286,12 +293,12 @@ void Engine::start(Task& task) {
   }
   const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
   std::byte* base = workspace_.data() + (kAlignBytes - address % kAlignBytes) % kAlignBytes;
-  task.execution_.start(task.request_, task.decision_.plan, task.decision_.announcement,
+  task.execution_.start(task.request_, *task.decision_.plan, task.decision_.announcement,
                         task.decision_.data, task.decision_.input, {base, base + partials_at});
   task.started_ = true;
   task.looked_at_ = false;
   task.deadline_.reset();
-  recorder_.started(task.ticket_);
+  if (&task != alone_.get()) recorder_.started(task.ticket_);
 }
 
 bool Engine::advance(Task& task) {
@@ -391,15 +398,6 @@ void Engine::finish(Task* task, std::optional<Error> error) {
     const std::lock_guard lock(mutex_);
     queue_.erase(std::find(queue_.begin(), queue_.end(), task));
   }
-  if (!error) {
-    if (task->request_.staged_data) task->request_.staged_data->finish();
-    recorder_.finished(task->ticket_, true);
-    if (stall_.complete()) {
-      notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task->decision_.announcement),
-                                stall_.stalled_s()));
-      wake();
-    }
-  }
   task->error_ = std::move(error);
   task->done_.store(true, std::memory_order_release);
   pending_.fetch_sub(1);
@@ -426,7 +424,7 @@ void Engine::watch_for_stall(const Execution& execution) {
 void Engine::write_record() {
   if (stop_ || recorder_.written()) return;
   std::vector<Recorder::Waiting> waiting;
-  look_at_queue();
+  if (driven_.size() != 1 || driven_[0] != alone_.get()) look_at_queue();
   for (const Task* task : driven_) {
     if (task->started_) waiting.emplace_back(task->ticket_, task->execution_.blocked_on());
   }

@@ -81,12 +81,16 @@ class Engine {
 
   struct Pool;
 
+  void prepare(Task& task, const Request& request);
   Work enqueue(const Request& request);
   std::uint64_t number_of(const Request& request);
   void wait_for(Task& task);
   // These need drive_mutex_.
   void drive();
+  void run_alone(const Request& request);
   bool advance(Task& task);
+  void complete(Task& task);
+  void fail_task(Task& task);
   void start(Task& task);
   void check_departed(Task& task);
   // Puts the operations that may go on now into driven_.
@@ -124,7 +128,8 @@ class Engine {
   std::mutex drive_mutex_;
   std::vector<std::byte> workspace_;
   std::vector<Task*> driven_;
-  std::uint64_t moves_ = 0;  // of driven_, when they were last seen to move, and then
+  std::unique_ptr<Task> alone_;  // of run_alone()
+  std::uint64_t moves_ = 0;      // of driven_, when they were last seen to move, and then
   std::int64_t moved_us_ = 0;
   std::vector<pollfd> poll_fds_;
   StallWatch stall_;

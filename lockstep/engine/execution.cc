@@ -47,11 +47,10 @@ Execution::Execution(const Fabric& fabric)
   }
 }
 
-void Execution::start(const Request& request, std::shared_ptr<const Plan> plan,
-                      const Announcement& announcement, const Placement& data,
-                      const Placement& input, const Workspace& workspace) {
+void Execution::start(const Request& request, const Plan& plan, const Announcement& announcement,
+                      const Placement& data, const Placement& input, const Workspace& workspace) {
   request_ = request;
-  plan_ = std::move(plan);
+  plan_ = &plan;
   announcement_ = announcement;
   data_ = data;
   input_ = input;
@@ -59,12 +58,25 @@ void Execution::start(const Request& request, std::shared_ptr<const Plan> plan,
   element_bytes_ = size_of(request.dtype);
   partial_bytes_ = size_of(accumulation_type(request.dtype));
   uses_links_ = plan_->needs.messages;
-  if (plan_->needs.shared_scratch && fabric_.arena != nullptr) turn_ = fabric_.arena->next_turn();
+  choose_scratch();
   next_ = 0;
   announced_ = at_barrier_ = agreed_ = false;
   receives_.clear();
   sends_.clear();
   landed_ = left_ = 0;
+}
+
+// A few bytes go along with the only barrier; others have scratch of their own.
+void Execution::choose_scratch() {
+  in_mail_ = false;
+  if (!plan_->needs.shared_scratch || fabric_.arena == nullptr) return;
+  const auto bytes = static_cast<std::size_t>(plan_->scratch_count) * element_bytes_;
+  in_mail_ = plan_->barriers == 1 && bytes <= Arena::kMailBytes;
+  if (in_mail_) {
+    mail_ = fabric_.arena->next_barrier();
+  } else {
+    turn_ = fabric_.arena->next_turn();
+  }
 }
 
 bool Execution::advance() {
@@ -140,7 +152,7 @@ void Execution::reduce_step(const Step& step) {
 bool Execution::pass_barrier() {
   if (fabric_.arena == nullptr) return true;  // alone on this host
   if (!at_barrier_) {
-    barrier_ = fabric_.arena->arrive();
+    barrier_ = fabric_.arena->arrive(agreed_ ? 0 : announcement_.fingerprint());
     at_barrier_ = true;
   }
   const int laggard = fabric_.arena->laggard(barrier_);
@@ -160,10 +172,11 @@ void Execution::disagree(int rank, const Announcement& theirs) const {
 
 void Execution::check_agreement() const {
   for (std::size_t i = 0; i < fabric_.local.size(); ++i) {
+    if (fabric_.arena->agrees(static_cast<int>(i), barrier_)) continue;
     const auto theirs = fabric_.arena->announced(static_cast<int>(i), announcement_.sequence);
-    // One that is further has seen that this rank agreed with it.
-    if (!theirs || theirs->sequence > announcement_.sequence) continue;
-    if (*theirs != announcement_) disagree(fabric_.local[i], *theirs);
+    if (theirs && *theirs != announcement_) disagree(fabric_.local[i], *theirs);
+    fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in another",
+         fabric_.rank, describe(announcement_), fabric_.local[i]);
   }
 }
 
@@ -255,7 +268,10 @@ std::byte* Execution::resolve(const Location& at) const {
       return input_.region->by_rank[rank] + input_.offset_bytes + offset;
     case Space::scratch:
       if (plan_->needs.shared_scratch && fabric_.arena != nullptr) {
-        return fabric_.arena->scratch(local_index(at.rank), turn_) + offset;
+        const int index = local_index(at.rank);
+        return (in_mail_ ? fabric_.arena->mail(index, mail_)
+                         : fabric_.arena->scratch(index, turn_)) +
+               offset;
       }
       return workspace_.scratch + offset;
     case Space::partial:

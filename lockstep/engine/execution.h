@@ -35,6 +35,13 @@ struct Request {
   // Row-major copies that data and input point to where the tensors are not row-major themselves.
   std::shared_ptr<const Staging> staged_data = {};
   std::shared_ptr<const Staging> staged_input = {};
+
+  // The same but for counts per rank and staging.
+  bool is_like(const Request& other) const {
+    return data == other.data && input == other.input && count == other.count &&
+           operation == other.operation && reduce == other.reduce && root == other.root &&
+           peer == other.peer && dtype == other.dtype;
+  }
 };
 
 // "all_reduce number 12 (sum of f32[1000])".
@@ -58,9 +65,8 @@ class Execution {
   explicit Execution(const Fabric& fabric);
 
   // `plan` and `workspace` must outlive the operation.
-  void start(const Request& request, std::shared_ptr<const Plan> plan,
-             const Announcement& announcement, const Placement& data, const Placement& input,
-             const Workspace& workspace);
+  void start(const Request& request, const Plan& plan, const Announcement& announcement,
+             const Placement& data, const Placement& input, const Workspace& workspace);
 
   // Goes as far as it can; true when the operation is complete. Throws Error when the ranks do not
   // agree, a peer is lost, or bytes are corrupt.
@@ -82,6 +88,7 @@ class Execution {
   void check_neighbours() const;
 
  private:
+  void choose_scratch();
   bool step(const Step& step);
   void reduce_step(const Step& step);
   bool pass_barrier();
@@ -97,8 +104,8 @@ class Execution {
   const Fabric& fabric_;
   std::vector<int> local_index_;  // by rank; -1: on another host
 
-  Request request_;
-  std::shared_ptr<const Plan> plan_;
+  Request request_;  // what must live longer (staging) the engine keeps
+  const Plan* plan_ = nullptr;
   Announcement announcement_;
   Placement data_;
   Placement input_;
@@ -106,6 +113,8 @@ class Execution {
   std::size_t element_bytes_ = 1;
   std::size_t partial_bytes_ = 1;
   bool uses_links_ = false;
+  bool in_mail_ = false;    // scratch goes along with the barrier
+  std::uint32_t mail_ = 0;  // which
   unsigned turn_ = 0;
 
   std::size_t next_ = 0;

@@ -31,6 +31,15 @@ struct Decision {
   Announcement announcement;  // its sequence is the engine's to give
   Placement data;
   Placement input;
+
+  // Assignment that leaves an equal plan's count of holders alone.
+  void take(const Decision& other) {
+    if (plan != other.plan) plan = other.plan;
+    algorithm = other.algorithm;
+    announcement = other.announcement;
+    data = other.data;
+    input = other.input;
+  }
 };
 
 class Planner {
@@ -38,8 +47,8 @@ class Planner {
   Planner(const Fabric& fabric, PlannerOptions options);
 
   // Allocates nothing for a shape that was decided before. Throws Error(unsupported) when nothing
-  // can carry the operation out.
-  Decision decide(const Request& request);
+  // can carry the operation out. Good until the next call.
+  const Decision& decide(const Request& request);
 
   void add_region(const SharedRegion* region);
   void remove_region(const SharedRegion* region);
@@ -73,6 +82,9 @@ class Planner {
   const bool shares_;  // some host holds several ranks
   std::vector<const SharedRegion*> regions_;
   std::unordered_map<Key, Entry, Hash> entries_;
+  // What was asked last: training asks the same again and again.
+  Request last_request_;
+  Decision last_;
 };
 
 }  // namespace lockstep

@@ -45,7 +45,7 @@ Recorder::Recorder(int rank, int ranks, RecordOptions options)
 }
 
 Recorder::Ticket Recorder::submitted(const Announcement& operation, std::string_view algorithm,
-                                     std::size_t bytes) {
+                                     std::size_t bytes, bool at_once) {
   const std::int64_t now = ticks_now();
   const std::lock_guard lock(mutex_);
   const Ticket ticket = next_++;
@@ -54,7 +54,8 @@ Recorder::Ticket Recorder::submitted(const Announcement& operation, std::string_
   Entry& entry = entries_[place];
   const bool done = entry.state == State::complete || entry.state == State::failed;
   if (entry.submitted_ticks != 0 && !done) return ticket;
-  entry = {ticket, operation, algorithm, bytes, State::queued, now, 0, 0};
+  entry = {ticket, operation,         algorithm, bytes, at_once ? State::under_way : State::queued,
+           now,    at_once ? now : 0, 0};
   return ticket;
 }
 

@@ -8,11 +8,13 @@
 // that is only ever held for a few stores: tens of nanoseconds.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,8 +41,9 @@ class Recorder {
 
   Recorder(int rank, int ranks, RecordOptions options);
 
-  // `algorithm` must outlive the recorder.
-  Ticket submitted(const Announcement& operation, std::string_view algorithm, std::size_t bytes);
+  // `algorithm` must outlive the recorder. `at_once`: it is started as well.
+  Ticket submitted(const Announcement& operation, std::string_view algorithm, std::size_t bytes,
+                   bool at_once = false);
   void started(Ticket ticket);
   void finished(Ticket ticket, bool well);
 
@@ -73,7 +76,18 @@ class Recorder {
   const RecordOptions options_;
   const TickScale scale_;
 
-  mutable std::mutex mutex_;
+  // Held for a few stores, or by the one that writes the file.
+  class Lock {
+   public:
+    void lock() {
+      while (held_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+    }
+    void unlock() { held_.store(false, std::memory_order_release); }
+
+   private:
+    std::atomic<bool> held_{false};
+  };
+  mutable Lock mutex_;
   std::vector<Entry> entries_;  // guarded by mutex_; by ticket modulo kOperationsMax
   Ticket next_ = 0;             // guarded by mutex_
   bool written_ = false;        // guarded by mutex_

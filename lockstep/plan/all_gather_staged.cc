@@ -12,11 +12,11 @@ namespace lockstep {
 
 Plan all_gather_staged(const Shape& shape) {
   PlanBuilder plan("staged", {.shared_scratch = true}, shape);
-  plan.scratch_count(2 * shape.chunk_count);
   const Parts parts(shape.ranks, shape.count, shape.counts);
   std::int64_t longest = 0;
   for (int rank = 0; rank < shape.ranks; ++rank) longest = std::max(longest, parts[rank].count);
   const std::int64_t chunks = chunks_in(longest, shape.chunk_count);
+  plan.scratch_count(chunks < 2 ? longest : 2 * shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     // A shorter part has fewer chunks; its others are empty.

@@ -9,8 +9,8 @@ namespace lockstep {
 
 Plan broadcast_staged(const Shape& shape) {
   PlanBuilder plan("staged", {.shared_scratch = true}, shape);
-  plan.scratch_count(2 * shape.chunk_count);
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
+  plan.scratch_count(chunks < 2 ? shape.count : 2 * shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     const Range range = chunk_of({0, shape.count}, shape.chunk_count, chunk);

@@ -34,7 +34,10 @@ class PlanBuilder {
   void reduce(const std::vector<Location>& destinations, const std::vector<Location>& sources) {
     if (sources[0].range.count > 0) add(StepKind::reduce, -1, 0, destinations, sources);
   }
-  void barrier() { add(StepKind::barrier, -1, 0, {}, {}); }
+  void barrier() {
+    add(StepKind::barrier, -1, 0, {}, {});
+    ++plan_.barriers;
+  }
   void send(int peer, Location source) {
     add(StepKind::send, peer, 0, {}, {&source, 1});
     ++sends_;

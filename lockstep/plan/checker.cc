@@ -317,13 +317,18 @@ class Checker {
       for (const PendingReceive& receive : rank.receives) {
         if (overlaps(receive.destination, at)) blame(r, "writes where a message will land");
       }
-      for (const PendingSend& send : rank.sends) {
+      for (const PendingSend& send : sends_of(rank)) {
         const bool left =
             send.flushed || (send.received_at > 0 && rank.clock[send.peer] >= send.received_at);
         if (overlaps(send.source, at) && !left) blame(r, "overwrites what is still being sent");
       }
     }
     store(r, at, values);
+  }
+
+  // Those of this round: the others have left.
+  static std::span<const PendingSend> sends_of(const RankState& rank) {
+    return std::span(rank.sends).subspan(rank.sends_before);
   }
 
   void store(int r, const Location& at, const std::vector<Symbol>& values) {
@@ -479,7 +484,7 @@ class Checker {
       return blame(r, "expects {} elements from rank {}, which sends {}",
                    receive.destination.range.count, receive.peer, message.values.size());
     }
-    for (const PendingSend& send : rank.sends) {
+    for (const PendingSend& send : sends_of(rank)) {
       const bool left = !full_ || send.flushed ||
                         (send.received_at > 0 && message.clock[send.peer] >= send.received_at);
       if (overlaps(send.source, receive.destination) && !left) {

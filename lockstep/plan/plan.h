@@ -143,6 +143,7 @@ struct Plan {
   Needs needs;
   std::int64_t scratch_count = 0;
   std::int64_t partial_count = 0;
+  int barriers = 0;  // steps that are one
   std::vector<Step> steps;
   std::vector<Location> locations;
 

@@ -21,6 +21,23 @@ struct Announcement {
   std::uint64_t detail = 0;  // a checksum of the counts per rank; 0: all are equal
 
   bool operator==(const Announcement&) const = default;
+
+  // Two that differ have different ones, but for a chance of 2^-64. Not zero.
+  std::uint64_t fingerprint() const {
+    std::uint64_t hash = 0;
+    const auto add = [&hash](std::uint64_t value) {
+      hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+      hash ^= hash >> 29;
+    };
+    add(sequence);
+    add(static_cast<std::uint64_t>(operation) | static_cast<std::uint64_t>(algorithm) << 8 |
+        static_cast<std::uint64_t>(dtype) << 16 | static_cast<std::uint64_t>(reduce) << 24 |
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(root)) << 32);
+    add(static_cast<std::uint64_t>(count));
+    add(place);
+    add(detail);
+    return hash | 1;
+  }
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -177,11 +178,20 @@ class alignas(64) Bulletin {
   std::atomic<std::uint64_t> version_;  // 0: nothing written yet
 };
 
-// What one rank says to the others; each on cache lines of its own.
+// A rank's arrival at a barrier.
+struct alignas(64) Arena::Line {
+  std::atomic<std::uint32_t> barrier;  // the last of its parity that this rank has arrived at
+  mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barrier`
+  std::atomic<std::uint64_t> fingerprint;
+  std::uint64_t mail[kMailBytes / sizeof(std::uint64_t)];
+};
+
+// What one rank says to the others. Barriers take turns with two lines: a rank is one barrier ahead
+// of a peer at most.
 struct alignas(128) Arena::Slot {
-  std::atomic<std::uint32_t> barriers;                      // how many this rank has arrived at
-  alignas(64) mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barriers`
-  Bulletin bulletins[2];                                    // this operation and the last
+  Line lines[2];
+  Bulletin bulletins[2];              // this operation and the last
+  std::atomic<std::uint32_t> fences;  // this rank cannot order the stores of others: they must
 };
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
@@ -193,6 +203,8 @@ Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes
     : memory_(std::move(memory)), rank_(rank), ranks_(ranks), scratch_bytes_(scratch_bytes) {
   LOCKSTEP_CHECK(memory_.bytes() >= bytes_for(ranks, scratch_bytes));
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+  static_assert(sizeof(Line) == 64);
+  share_fences();
 }
 
 Arena::Slot& Arena::slot(int rank) const {
@@ -212,15 +224,50 @@ std::optional<Announcement> Arena::announced(int rank, std::uint64_t sequence) c
   return slot(rank).bulletins[sequence % 2].read();
 }
 
-std::uint32_t Arena::arrive() {
-  Slot& own = slot(rank_);
+Arena::Line& Arena::line(int rank, std::uint32_t barrier) const {
+  return slot(rank).lines[barrier % 2];
+}
+
+std::byte* Arena::mail(int rank, std::uint32_t barrier) const {
+  return reinterpret_cast<std::byte*>(line(rank, barrier).mail);
+}
+
+// Who arrives must see who sleeps, or the sleeper the arrival. The sleeper pays for that, with a
+// barrier on all cores, so that arriving needs no fence. Where the kernel has no such thing, it
+// does.
+void Arena::share_fences() {
+#if defined(__SANITIZE_THREAD__)
+  slot(rank_).fences = 1;
+#else
+  const bool ordered =
+      ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+      ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+  slot(rank_).fences = ordered ? 0 : 1;
+#endif
+}
+
+std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
+  if (barriers_ == 0) {  // all have made their arenas
+    for (int rank = 0; rank < ranks_; ++rank) fenced_ = fenced_ || slot(rank).fences.load() != 0;
+  }
   ++barriers_;
-  // Sequentially consistent against wait_for: either the sleeper sees the new number, or we see it.
-  own.barriers.store(barriers_, std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) > 0) {
-    futex(&own.barriers, FUTEX_WAKE, INT32_MAX, nullptr);
+  Line& own = line(rank_, barriers_);
+  own.fingerprint.store(fingerprint, std::memory_order_relaxed);
+  own.barrier.store(barriers_, std::memory_order_release);
+  if (fenced_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  if (own.sleepers.load(std::memory_order_relaxed) > 0) {
+    futex(&own.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
   }
   return barriers_;
+}
+
+bool Arena::agrees(int rank, std::uint32_t barrier) const {
+  return line(rank, barrier).fingerprint.load(std::memory_order_relaxed) ==
+         line(rank_, barrier).fingerprint.load(std::memory_order_relaxed);
 }
 
 int Arena::laggard(std::uint32_t barrier) const {
@@ -231,14 +278,14 @@ int Arena::laggard(std::uint32_t barrier) const {
 }
 
 bool Arena::arrived(int rank, std::uint32_t barrier) const {
-  return reached(slot(rank).barriers.load(std::memory_order_acquire), barrier);
+  return reached(line(rank, barrier).barrier.load(std::memory_order_acquire), barrier);
 }
 
 void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
                      std::chrono::microseconds spin) const {
-  Slot& other = slot(rank);
+  Line& other = line(rank, barrier);
   const auto is_there = [&] {
-    return reached(other.barriers.load(std::memory_order_acquire), barrier);
+    return reached(other.barrier.load(std::memory_order_acquire), barrier);
   };
   if (spin.count() > 0) {
     if (spins_until(is_there)) return;
@@ -254,17 +301,18 @@ void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds 
     }
   }
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const std::uint32_t seen = other.barriers.load(std::memory_order_seq_cst);
+  if (!fenced_) ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  const std::uint32_t seen = other.barrier.load(std::memory_order_seq_cst);
   if (!reached(seen, barrier)) {
     const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
-    futex(&other.barriers, FUTEX_WAIT, seen, &timeout);
+    futex(&other.barrier, FUTEX_WAIT, seen, &timeout);
   }
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void Arena::wake_all() const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    futex(&slot(rank).barriers, FUTEX_WAKE, INT32_MAX, nullptr);
+    for (Line& line : slot(rank).lines) futex(&line.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
   }
 }
 

@@ -78,8 +78,15 @@ class Arena {
   std::optional<Announcement> announced(int rank, std::uint64_t sequence) const;
 
   // The barrier: arrive() starts the next one and returns its number; it is passed when laggard()
-  // is -1, else that is a rank which has not arrived.
-  std::uint32_t arrive();
+  // is -1, else that is a rank which has not arrived. A rank that comes with another fingerprint is
+  // in another operation: agrees() says so when the barrier is passed, until the next but one.
+  std::uint32_t arrive(std::uint64_t fingerprint);
+  bool agrees(int rank, std::uint32_t barrier) const;
+  std::uint32_t next_barrier() const { return barriers_ + 1; }
+  // A few bytes that go along with a rank's arrival: written before it, read after the barrier and
+  // before the next one. In the same cache line, so that whoever sees the arrival has them.
+  static constexpr std::size_t kMailBytes = 40;
+  std::byte* mail(int rank, std::uint32_t barrier) const;
   int laggard(std::uint32_t barrier) const;
   bool arrived(int rank, std::uint32_t barrier) const;
   // Waits until `rank` has arrived, wake_all() was called, or the time is over, whichever is first.
@@ -91,8 +98,11 @@ class Arena {
   void wake_all() const;
 
  private:
+  struct Line;
   struct Slot;
   Slot& slot(int rank) const;
+  Line& line(int rank, std::uint32_t barrier) const;
+  void share_fences();
 
   const SharedMemory memory_;
   const int rank_;
@@ -100,6 +110,7 @@ class Arena {
   const std::size_t scratch_bytes_;
   std::uint32_t barriers_ = 0;
   unsigned turns_ = 0;
+  bool fenced_ = false;
 };
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<Arena>> make_arenas(int ranks) {
 }
 
 void pass(Arena& arena, std::chrono::microseconds spin) {
-  const std::uint32_t barrier = arena.arrive();
+  const std::uint32_t barrier = arena.arrive(0);
   for (int late = arena.laggard(barrier); late >= 0; late = arena.laggard(barrier)) {
     arena.wait_for(late, barrier, std::chrono::milliseconds(1000), spin);
   }
@@ -97,11 +97,11 @@ TEST(Arena, LaggardIsNamedAndAnnouncementsOfTwoOperationsStandSideBySide) {
   arenas[0]->announce(second);
   EXPECT_EQ(arenas[1]->announced(0, 6), first);
   EXPECT_EQ(arenas[1]->announced(0, 7), second);
-  const std::uint32_t barrier = arenas[0]->arrive();
+  const std::uint32_t barrier = arenas[0]->arrive(0);
   EXPECT_EQ(arenas[0]->laggard(barrier), 1);
   arenas[0]->wait_for(1, barrier, 5ms, 0us);  // comes back without rank 1
   EXPECT_EQ(arenas[0]->laggard(barrier), 1);
-  arenas[1]->arrive();
+  arenas[1]->arrive(0);
   EXPECT_EQ(arenas[0]->laggard(barrier), -1);
 }
 
