@@ -19,6 +19,7 @@
 #include "bench/collectives_loop.h"
 #include "lockstep/group/group.h"
 #include "lockstep/plan/algorithms.h"
+#include "lockstep/plan/cutting.h"
 
 namespace {
 
@@ -135,9 +136,15 @@ void crowd(const std::string& file) {
   group.barrier();  // nobody leaves before all have counted
 }
 
-// The slowest of some ranks, for a bucket of 16 MiB.
+// The slowest of some ranks, for a tensor of 16 MiB of f32, cut as the engine cuts it.
 double make_us(const lockstep::Algorithm& algorithm, int ranks) {
   constexpr std::int64_t kCount = 4 << 20;
+  constexpr std::int64_t kElementBytes = 4;
+  constexpr int kRanksPerHost = 8;
+  const bool mixed =
+      algorithm.needs.messages && (algorithm.needs.shared_data || algorithm.needs.shared_scratch);
+  std::vector<int> hosts;
+  for (int rank = 0; mixed && rank < ranks; ++rank) hosts.push_back(rank / kRanksPerHost);
   double slowest = 0;
   for (const int rank : {0, 1, ranks / 2, ranks - 1}) {
     lockstep::Shape shape;
@@ -145,8 +152,13 @@ double make_us(const lockstep::Algorithm& algorithm, int ranks) {
     shape.ranks = ranks;
     shape.rank = rank;
     shape.count = kCount;
-    shape.align_count = 16;
-    shape.chunk_count = 1 << 16;
+    shape.hosts = hosts;
+    // Where there are parts, the tensor is all of them.
+    if (lockstep::data_count(shape) > kCount || lockstep::input_count(shape) > kCount) {
+      shape.count = kCount / ranks;
+    }
+    lockstep::cut_for_messages(shape, kElementBytes);
+    lockstep::cut_for_scratch(shape, algorithm, kElementBytes, lockstep::kScratchBytes);
     std::vector<double> took(5);
     for (double& one : took) {
       const auto start = Clock::now();

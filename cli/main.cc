@@ -23,6 +23,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"run", "start the ranks of a program on this host", run_command},
     {"blame", "say which rank of a failed job diverged or stopped first", blame_command},
+    {"plan", "show, check, cost and draw what a collective does", plan_command},
+    {"tune", "measure what messages and memory cost on this machine", tune_command},
     {"train", "train a ready-made model on a data set", train_command},
 };
 

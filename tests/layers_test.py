@@ -16,6 +16,9 @@ ALLOWED = {
     "lockstep/engine": ["env", "kernels", "plan", "transport"],
     "lockstep/rendezvous": ["env", "transport"],
     "lockstep/group": ["env", "engine", "rendezvous", "transport", "plan"],
+    "lockstep/explain": ["plan"],
+    "lockstep/tune": ["env", "group", "kernels", "plan", "transport"],
+    "lockstep/c": ["group"],
     "lockstep/reducer": ["group"],
     "lockstep/torch": ["group", "reducer"],
     "lockstep/launch": ["env"],
@@ -31,7 +34,7 @@ def sources():
     for top in ("lockstep", "cli", "examples", "bench", "tests"):
         for folder, _, names in os.walk(os.path.join(SOURCE, top)):
             for name in sorted(names):
-                if name.endswith((".h", ".cc")):
+                if name.endswith((".h", ".cc", ".c")):
                     yield os.path.relpath(os.path.join(folder, name), SOURCE)
 
 
@@ -40,7 +43,7 @@ def main():
     seen = 0
     for path in sources():
         folder = "/".join(path.split("/")[:2])
-        test = path.endswith("_test.cc")
+        test = path.endswith(("_test.cc", "expected_results.h"))
         with open(os.path.join(SOURCE, path)) as file:
             lines = file.readlines()
         for number, line in enumerate(lines, 1):

@@ -12,16 +12,17 @@
 
 namespace lockstep {
 
+// The numbers are those of the C interface (lockstep_c.h), where 0 is success: they stay.
 enum class Code {
-  invalid_argument,    // the caller asked for something that cannot be; nothing was changed
-  unsupported,         // a legal request that this build or this group cannot serve
-  timeout,             // the deadline passed; the message names who was missing
-  peer_lost,           // a rank died or its link broke
-  generation_changed,  // the group's membership is no longer the one this call belongs to
-  cancelled,           // the user or a signal ended it
-  corrupt,             // bytes from outside do not mean what they should
-  unauthenticated,     // the other end could not prove that it belongs to this job
-  io,                  // a file or a system call failed
+  invalid_argument = 1,  // the caller asked for something that cannot be; nothing was changed
+  unsupported,           // a legal request that this build or this group cannot serve
+  timeout,               // the deadline passed; the message names who was missing
+  peer_lost,             // a rank died or its link broke
+  generation_changed,    // the group's membership is no longer the one this call belongs to
+  cancelled,             // the user or a signal ended it
+  corrupt,               // bytes from outside do not mean what they should
+  unauthenticated,       // the other end could not prove that it belongs to this job
+  io,                    // a file or a system call failed
 };
 
 std::string_view to_string(Code code);

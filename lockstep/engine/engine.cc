@@ -25,6 +25,10 @@ constexpr std::int64_t kAttentiveUs = 1'000'000;
 // A rank that waits for its neighbours and for messages at once looks so often at the one while it
 // sleeps on the other.
 constexpr int kMixedWaitMs = 1;
+// A rank that waits for a message stays awake for so long after the last one: some times what
+// falling asleep and waking up cost. Longer would keep a core from a rank that shares it unknown to
+// this one (each in its own container), and a line has nothing for a rank for milliseconds.
+constexpr std::chrono::microseconds kLinkSpin{200};
 constexpr std::chrono::milliseconds kCauseWait{200};
 // A rank that waits so long looks whether its neighbours are in the same operation at all. At once
 // would be too early: those who are on their way could not say any more what they called.
@@ -74,8 +78,8 @@ Engine::Engine(const Fabric& fabric, EngineOptions options)
       recorder_(fabric.rank, fabric.ranks, options_.record),
       notices_(fmt::format("rank {}", fabric.rank)) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
-  poll_fds_.reserve(fabric_.links.size() + 1);
   alone_ = std::make_unique<Task>(this);
+  poll_fds_.reserve(fabric_.links.size() + 1);
   progress_ = std::thread([this] { progress_loop(); });
 }
 
@@ -392,7 +396,7 @@ void Engine::block() {
     moves_ = moves;
     moved_us_ = now;
   }
-  if (now - moved_us_ < options_.spin.count() && !failed_.load()) return;
+  if (now - moved_us_ < std::min(options_.spin, kLinkSpin).count() && !failed_.load()) return;
   poll_fds_.clear();
   poll_fds_.push_back({abort_fd_.get(), POLLIN, 0});
   add_link_fds(poll_fds_);

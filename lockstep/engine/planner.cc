@@ -5,20 +5,13 @@
 
 #include "lockstep/base/checksum.h"
 #include "lockstep/base/error.h"
+#include "lockstep/plan/cutting.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t kCacheLineBytes = 64;
-// How much is in flight at a time. Of a reduction a rank holds two chunks of every peer's slice; a
-// broadcast passes on what has come, so its chunks are shorter.
-constexpr std::int64_t kMessageChunkBytes = 4 << 20;
-constexpr std::int64_t kBroadcastChunkBytes = 512 << 10;
 constexpr std::size_t kEntriesMax = 4096;
-// Reading everybody's bytes costs less than a second barrier up to about here, of all ranks
-// together.
-constexpr std::int64_t kFewBytes = 16 << 10;
 
 std::uint64_t checksum_of(std::span<const std::int64_t> counts) {
   return counts.empty() ? 0 : checksum(counts.data(), counts.size_bytes());
@@ -79,21 +72,17 @@ Placement Planner::place_of(const std::byte* begin, std::int64_t count, DType dt
 }
 
 Shape Planner::shape_of(const Request& request) const {
-  const auto element = static_cast<std::int64_t>(size_of(request.dtype));
   Shape shape;
   shape.operation = request.operation;
   shape.ranks = fabric_.ranks;
   shape.rank = fabric_.rank;
   shape.root = request.root;
   shape.count = request.count;
-  shape.align_count = kCacheLineBytes / element;
-  const bool broadcast = request.operation == Operation::broadcast;
-  shape.chunk_count = (broadcast ? kBroadcastChunkBytes : kMessageChunkBytes) / element;
-  shape.few_count = kFewBytes / fabric_.ranks / element;
   shape.counts = request.counts;
   shape.receive_counts = request.receive_counts;
   shape.hosts = fabric_.hosts;
   shape.peer = request.peer;
+  cut_for_messages(shape, static_cast<std::int64_t>(size_of(request.dtype)));
   return shape;
 }
 
@@ -117,12 +106,7 @@ Planner::Entry Planner::make(const Request& request, const Reach& reach) const {
              : "");
   }
   const auto scratch = static_cast<std::int64_t>(fabric_.scratch_bytes);
-  if (algorithm->needs.shared_scratch) {
-    // Two halves take turns; over several hosts the slices of other ranks need as much again.
-    const std::int64_t parts = algorithm->needs.messages ? 4 : 2;
-    const std::int64_t chunk = scratch / parts - fabric_.ranks * kCacheLineBytes;
-    shape.chunk_count = std::max<std::int64_t>(1, chunk / element);
-  }
+  cut_for_scratch(shape, *algorithm, element, scratch);
   auto plan = std::make_shared<const Plan>(algorithm->make(shape));
   LOCKSTEP_CHECK(!algorithm->needs.shared_scratch || plan->scratch_count * element <= scratch);
   return {algorithm, std::move(plan)};

@@ -7,13 +7,13 @@
 #include <thread>
 
 #include "lockstep/group/shared_block.h"
+#include "lockstep/plan/cutting.h"
 #include "lockstep/transport/wire.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kScratchBytes = 512 * 1024;
 constexpr std::size_t kExchangeBytesMax = 16 << 20;
 // Where every core computes, the progress thread leaves an operation to the computing thread's
 // polls for so long before it takes the core.
@@ -311,6 +311,16 @@ void Group::Impl::connect_arena(const Exchange& exchange) {
   exchange("");
 }
 
+// Every rank of this host has a core, also where they share no memory.
+bool Group::Impl::cores_suffice() const {
+  std::set<int> cores;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (neighbour(rank).host != neighbour(rank_).host) continue;
+    cores.insert(neighbour(rank).cores.begin(), neighbour(rank).cores.end());
+  }
+  return static_cast<int>(cores.size()) >= local_size_;
+}
+
 void Group::Impl::start() {
   Fabric fabric;
   fabric.rank = rank_;
@@ -334,10 +344,7 @@ void Group::Impl::start() {
   const bool spare =
       settings.compute_threads > 0 && settings.compute_threads < static_cast<int>(own.size());
   if (arena_ && !spare) options.takeover = kTakeover;
-  std::set<int> all;
-  for (const int rank : local_)
-    all.insert(neighbour(rank).cores.begin(), neighbour(rank).cores.end());
-  if (static_cast<int>(all.size()) >= local_size_) options.spin = kSpin;
+  options.spin = cores_suffice() ? kSpin : std::chrono::microseconds(0);
   engine_ = std::make_shared<Engine>(fabric, options);
   member_.engine = engine_.get();
   world_->enter(&member_);

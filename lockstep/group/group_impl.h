@@ -68,6 +68,7 @@ class Group::Impl {
   void find_hosts();
   void connect_arena(const Exchange& exchange);
   EngineOptions engine_options() const;
+  bool cores_suffice() const;
   void start();
   const Neighbour& neighbour(int rank) const;
 

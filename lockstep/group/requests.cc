@@ -27,7 +27,10 @@ void check(const char* what, const TensorView& tensor) {
   }
   if (tensor.sizes.empty()) return;
   std::int64_t count = tensor.complex ? 2 : 1;
-  for (const std::int64_t size : tensor.sizes) count *= size;
+  for (const std::int64_t size : tensor.sizes) {
+    const bool fits = size >= 0 && !__builtin_mul_overflow(count, size, &count);
+    if (!fits) fail(Code::invalid_argument, "{}: a tensor with a dimension of {}", what, size);
+  }
   if (count != tensor.count) {
     fail(Code::invalid_argument, "{}: a tensor of {} elements whose sizes [{}] make {}", what,
          tensor.count, fmt::join(tensor.sizes, ", "), count);

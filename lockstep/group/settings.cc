@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/env/files.h"
 #include "lockstep/plan/algorithms.h"
 
 namespace lockstep {
@@ -124,6 +125,16 @@ void read_local(const Reader& read, Settings& settings) {
 
 }  // namespace
 
+Prices read_prices(const std::string& variable, const std::string& file) {
+  constexpr std::size_t kBytesMax = 64 << 10;
+  try {
+    return parse_prices(read_file(file, kBytesMax));
+  } catch (const Error& error) {
+    fail(Code::invalid_argument, "{}='{}': {}; `lockstep tune --out FILE` writes such a file",
+         variable, file, error.what());
+  }
+}
+
 Settings Settings::from(const Lookup& lookup) {
   const Reader read(lookup);
   Settings settings;
@@ -135,6 +146,9 @@ Settings Settings::from(const Lookup& lookup) {
     settings.algorithms = parse_algorithms(*chosen);
   }
   if (const auto order = lookup("LOCKSTEP_ORDER")) settings.order = parse_order(*order);
+  if (const auto file = lookup("LOCKSTEP_TUNING")) {
+    settings.prices = read_prices("LOCKSTEP_TUNING", *file);
+  }
   settings.interface = lookup("LOCKSTEP_INTERFACE").value_or("");
   if (const auto transport = lookup("LOCKSTEP_TRANSPORT")) {
     settings.transport = parse_transport(*transport);

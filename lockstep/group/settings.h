@@ -54,7 +54,8 @@ struct Settings {
   std::map<Operation, std::string> algorithms;
   // Whether sums may be added in an order that depends on the algorithm.
   Order order = Order::canonical;
-  // What this machine's messages cost (`lockstep tune`). Rank 0's count for the whole job.
+  // What this machine's messages and memory cost (`lockstep tune`). Rank 0's count for the whole
+  // job.
   Prices prices;
   // Threads this rank computes with (OMP_NUM_THREADS); 0: not told, as many as it has cores.
   int compute_threads = 0;
@@ -67,5 +68,9 @@ struct Settings {
   static Settings from(const Lookup& lookup);
   static Settings from_environment();
 };
+
+// The prices in a file that `lockstep tune` wrote. Throws Error(invalid_argument) that names
+// `variable`, the file, and the key that is wrong.
+Prices read_prices(const std::string& variable, const std::string& file);
 
 }  // namespace lockstep

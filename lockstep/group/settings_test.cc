@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/env/files.h"
 
 namespace lockstep {
 namespace {
@@ -89,6 +90,19 @@ TEST(Settings, FlightRecordsGoWhereTemporaryFilesGoUnlessToldOtherwise) {
   EXPECT_EQ(read({{"LOCKSTEP_RECORD", "none"}}).record_folder, "");
   EXPECT_EQ(Settings().record_folder, "");
   EXPECT_THAT(refusal(kGood, "LOCKSTEP_RECORD", ""), HasSubstr("LOCKSTEP_RECORD"));
+}
+
+TEST(Settings, PricesComeFromTheTuningFile) {
+  const std::string file = ::testing::TempDir() + "settings_test_prices.json";
+  Prices prices;
+  prices.latency_us = 77;
+  write_file_atomically(file, to_json(prices));
+  EXPECT_EQ(read({{"LOCKSTEP_TUNING", file}}).prices, prices);
+  EXPECT_EQ(read(kGood).prices, Prices());
+  write_file_atomically(file, "{}");
+  EXPECT_THAT(refusal(kGood, "LOCKSTEP_TUNING", file.c_str()),
+              AllOf(HasSubstr("LOCKSTEP_TUNING"), HasSubstr(file), HasSubstr("'latency_us'")));
+  EXPECT_THAT(refusal(kGood, "LOCKSTEP_TUNING", "/nowhere/at/all"), HasSubstr("/nowhere/at/all"));
 }
 
 TEST(Settings, AStallIsAMatterOfSeconds) {

@@ -42,12 +42,13 @@ Cost cost_all_reduce_direct(const Shape& s) {
 }
 Cost cost_all_reduce_doubling(const Shape& s) {
   const double ragged = power_of_two_ranks(s) ? 1 : 2;
-  return {rounds_of(s), ragged * count_of(s) * rounds_of(s), 2 * count_of(s) * rounds_of(s),
-          ragged * rounds_of(s)};
+  const double rounds = rounds_of(s) * chunks_of(s);  // one chunk after the other
+  return {rounds, ragged * count_of(s) * rounds_of(s), 2 * count_of(s) * rounds_of(s),
+          ragged * rounds};
 }
 Cost cost_all_reduce_halving(const Shape& s) {
-  return {2 * rounds_of(s), 2 * count_of(s) * others_of(s), 2 * count_of(s) * others_of(s),
-          2 * rounds_of(s) * chunks_of(s)};
+  const double rounds = 2 * rounds_of(s) * chunks_of(s);  // one chunk after the other
+  return {rounds, 2 * count_of(s) * others_of(s), 2 * count_of(s) * others_of(s), rounds};
 }
 Cost cost_all_reduce_tree(const Shape& s) {
   return {2 * rounds_of(s), 2 * count_of(s) * rounds_of(s), 2 * count_of(s) * rounds_of(s),
@@ -83,8 +84,8 @@ using Op = Operation;
 constexpr Order kFixed = Order::canonical;
 
 constexpr Algorithm kAlgorithms[] = {
-    {"flat", Op::all_reduce, kScratch, kFixed, all_reduce_flat, few_elements, nullptr,
-     "one barrier, for few bytes"},
+    {"flat", Op::all_reduce, kScratch, kFixed, all_reduce_flat, nullptr, nullptr,
+     "one barrier, for few bytes", few_elements},
     {"arena", Op::all_reduce, kData, kFixed, all_reduce_arena, nullptr, nullptr,
      "one pass over memory, no copies"},
     {"staged", Op::all_reduce, kScratch, kFixed, all_reduce_staged, nullptr, nullptr,
@@ -182,6 +183,7 @@ const Algorithm* choose(const Shape& shape, std::int64_t element_bytes, const Re
       continue;
     }
     if (algorithm.order == Order::any && choice.order != Order::any) continue;
+    if (algorithm.suits != nullptr && !algorithm.suits(shape)) continue;
     if (algorithm.cost == nullptr) {
       if (best == nullptr) return &algorithm;
       continue;

@@ -176,6 +176,8 @@ struct Algorithm {
   // memory.
   Cost (*cost)(const Shape& shape);
   std::string_view why;
+  // Null, or whether it is taken when nobody asks for it by name.
+  bool (*suits)(const Shape& shape) = nullptr;
 };
 
 }  // namespace lockstep

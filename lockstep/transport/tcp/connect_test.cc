@@ -1,9 +1,12 @@
 // Connections that are made on first use: Acceptor, Dialer, and links over them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <vector>
@@ -100,6 +103,17 @@ TEST(Connect, OnFirstUseFromEitherSideInClearAndEncrypted) {
       exchange(two);
       exchange(two);
     }
+  }
+}
+
+TEST(Connect, NothingPacesWhatStaysOnThisHost) {
+  Two two;
+  exchange(two);
+  for (const TcpLink* link : {two.zero.get(), two.one.get()}) {
+    std::array<char, 16> name{};
+    socklen_t bytes = name.size();
+    ASSERT_EQ(::getsockopt(link->fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes), 0);
+    EXPECT_STREQ(name.data(), "reno");
   }
 }
 

@@ -197,6 +197,13 @@ std::optional<int> connect_result(const Fd& socket) {
   return error;
 }
 
+void make_unpaced_within_host(const Fd& socket) {
+  if (local_address(socket).host != peer_address(socket).host) return;
+  // The one that every kernel has and every user may choose.
+  constexpr std::string_view kName = "reno";
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kName.data(), kName.size());
+}
+
 void discard_unread(const Fd& socket) {
   constexpr int kReadsMax = 16;
   std::array<char, 4096> bytes;

@@ -33,6 +33,11 @@ Fd start_connect(const SocketAddress& to, const std::string& own_host);
 // Empty while it goes on; then 0, or the errno it has ended with.
 std::optional<int> connect_result(const Fd& socket);
 
+// Between two sockets of one host there is no line whose speed to find out: a congestion control
+// that does so and paces what it sends (BBR, the default of many clouds) halves the speed of long
+// messages. Changes nothing for a connection to another host.
+void make_unpaced_within_host(const Fd& socket);
+
 // Reads what has come, up to a bound, and forgets it. Before closing: a socket that is closed with
 // unread bytes resets its connection, and the last word sent to the other end is lost.
 void discard_unread(const Fd& socket);

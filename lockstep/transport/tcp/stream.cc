@@ -23,11 +23,23 @@ Stream::Stream(Fd socket, std::shared_ptr<const TlsContext> context, End end)
     : socket_(std::move(socket)),
       tls_(std::make_unique<TlsSession>(std::move(context), socket_.get(), end)) {}
 
-std::size_t Stream::read(std::span<std::byte> to) {
-  if (tls_) return tls_->read(to);
-  const auto got = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+std::size_t Stream::read(std::span<std::byte> first, std::span<std::byte> second) {
+  if (tls_) return tls_->read(first.empty() ? second : first);
+  ssize_t got = 0;
+  if (first.empty() || second.empty()) {
+    const auto to = first.empty() ? second : first;
+    got = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+  } else {
+    iovec parts[2] = {{first.data(), first.size()}, {second.data(), second.size()}};
+    msghdr header{};
+    header.msg_iov = parts;
+    header.msg_iovlen = 2;
+    got = ::recvmsg(socket_.get(), &header, MSG_DONTWAIT);
+  }
   if (got > 0) return static_cast<std::size_t>(got);
-  if (got == 0 && !to.empty()) fail(Code::peer_lost, "closed by the other end");
+  if (got == 0 && !(first.empty() && second.empty())) {
+    fail(Code::peer_lost, "closed by the other end");
+  }
   if (got == 0 || errno == EAGAIN || errno == EINTR) return 0;
   fail(Code::peer_lost, "{}", std::strerror(errno));
 }

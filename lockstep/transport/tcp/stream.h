@@ -23,10 +23,10 @@ class Stream {
   Stream(Fd socket, std::shared_ptr<const TlsContext> context, End end);
 
   // Bytes moved without blocking; 0: none now, until poll(2) reports read_events() or
-  // write_events(). A write takes from `first`, then from `second`; after a write of 0 the next one
-  // must begin with the same bytes. Throw Error(peer_lost) when the other end is gone, and what
+  // write_events(). `first` comes before `second`; after a write of 0 the next one must begin with
+  // the same bytes. Throw Error(peer_lost) when the other end is gone, and what
   // tcp/tls.h says.
-  std::size_t read(std::span<std::byte> to);
+  std::size_t read(std::span<std::byte> first, std::span<std::byte> second = {});
   std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second = {});
   std::size_t write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 

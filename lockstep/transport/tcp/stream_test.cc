@@ -57,7 +57,9 @@ void write_all(Stream& stream, std::string_view text) {
 std::string read_all(Stream& stream, std::size_t wanted) {
   std::string text(wanted, '\0');
   for (std::size_t done = 0; done < wanted;) {
-    const std::size_t got = stream.read(std::as_writable_bytes(std::span(text)).subspan(done));
+    const auto to = std::as_writable_bytes(std::span(text)).subspan(done);
+    const std::size_t half = to.size() / 2;
+    const std::size_t got = stream.read(to.first(half), to.subspan(half));
     if (got == 0) wait_for(stream.fd(), stream.read_events());
     done += got;
   }

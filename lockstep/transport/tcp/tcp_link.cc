@@ -18,7 +18,7 @@ TcpLink::~TcpLink() {
 }
 
 std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
-  outgoing_.push_back({encode_header({operation, bytes.size(), false}), bytes, 0, false});
+  outgoing_.push({encode_header({operation, bytes.size(), false}), bytes, 0, false});
   const auto& last = sent_in_[(remembered_ + kRemembered - 1) % kRemembered];
   if (!operation.is_pairwise() && (remembered_ == 0 || last != operation)) {
     sent_in_[remembered_++ % kRemembered] = operation;
@@ -27,11 +27,11 @@ std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement&
 }
 
 void TcpLink::ask(const Announcement& operation) {
-  outgoing_.push_back({encode_header({operation, 0, true}), {}, 0, true});
+  outgoing_.push({encode_header({operation, 0, true}), {}, 0, true});
 }
 
 std::int64_t TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
-  incoming_.push_back({operation, bytes});
+  incoming_.push({operation, bytes});
   return ++receives_;
 }
 
@@ -61,6 +61,7 @@ bool TcpLink::connect() {
     std::optional<Stream> stream = source_->progress();
     if (!stream) return false;
     stream_ = std::move(*stream);
+    make_unpaced_within_host(stream_.socket());
     source_.reset();
     return true;
   } catch (const Error& error) {
@@ -80,41 +81,40 @@ void TcpLink::progress_sends() {
       continue;
     }
     if (!message.question) ++sent_;
-    outgoing_.pop_front();
+    outgoing_.pop();
   }
 }
 
 void TcpLink::progress_receives() {
   while (!incoming_.empty()) {
     const Incoming& message = incoming_.front();
-    const bool in_header = in_done_ < kMessageHeaderBytes;
-    const std::size_t got = read(in_header ? std::span<std::byte>(header_).subspan(in_done_)
-                                           : message.bytes.subspan(in_done_ - kMessageHeaderBytes));
+    const std::size_t of_header = std::min(in_done_, kMessageHeaderBytes);
+    // Both at once, as they were sent: who sent something else is refused before anybody looks at
+    // the bytes, and the operation has failed then.
+    const std::size_t got = stream_.read(std::span<std::byte>(header_).subspan(of_header),
+                                         message.bytes.subspan(in_done_ - of_header));
     if (got == 0) return;
     in_done_ += got;
-    if (in_header && in_done_ == kMessageHeaderBytes && !check_header(message)) {
-      in_done_ = 0;
-      continue;
+    if (of_header < kMessageHeaderBytes) {
+      while (in_done_ >= kMessageHeaderBytes && !check_header(message)) pass_over(message);
     }
+    if (in_done_ < kMessageHeaderBytes) continue;
     if (in_done_ == kMessageHeaderBytes + message.bytes.size()) {
-      incoming_.pop_front();
+      incoming_.pop();
       in_done_ = 0;
       ++received_;
     }
   }
 }
 
-std::size_t TcpLink::read(std::span<std::byte> to) {
-  if (ahead_begin_ == ahead_end_) {
-    if (to.size() >= kAheadBytes) return stream_.read(to);
-    ahead_begin_ = 0;
-    ahead_end_ = 0;  // of nothing, should the read throw
-    ahead_end_ = stream_.read(ahead_);
-  }
-  const std::size_t bytes = std::min(to.size(), ahead_end_ - ahead_begin_);
-  std::copy_n(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_), bytes, to.begin());
-  ahead_begin_ += bytes;
-  return bytes;
+// What was read behind a question is the beginning of a message.
+void TcpLink::pass_over(const Incoming& message) {
+  const std::size_t behind = in_done_ - kMessageHeaderBytes;
+  const std::size_t of_header = std::min(behind, kMessageHeaderBytes);
+  const auto begin = message.bytes.begin();
+  std::copy_n(begin, of_header, header_.begin());
+  std::copy_n(begin + static_cast<std::ptrdiff_t>(of_header), behind - of_header, begin);
+  in_done_ = behind;
 }
 
 bool TcpLink::check_header(const Incoming& expected) {

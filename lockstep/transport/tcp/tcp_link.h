@@ -2,12 +2,11 @@
 // 64-byte header and its bytes: docs/wire-format.md.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "lockstep/base/ring_queue.h"
+#include "lockstep/base/fifo.h"
 #include "lockstep/transport/link.h"
 #include "lockstep/transport/tcp/message.h"
 #include "lockstep/transport/tcp/stream_source.h"
@@ -34,7 +33,7 @@ class TcpLink final : public Link {
 
  private:
   struct Outgoing {
-    MessageHeader header = {};
+    MessageHeader header;
     std::span<const std::byte> bytes;
     std::size_t done = 0;  // of header and bytes together
     bool question = false;
@@ -45,11 +44,11 @@ class TcpLink final : public Link {
   };
 
   bool connect();
-  std::size_t read(std::span<std::byte> to);
   void progress_sends();
   void progress_receives();
   // False for a question, which is no message.
   bool check_header(const Incoming& expected);
+  void pass_over(const Incoming& message);
   [[noreturn]] void disagree(const Announcement& own, const Announcement& theirs) const;
   const Announcement& own_like(const Announcement& theirs, const Announcement& expected) const;
 
@@ -58,14 +57,9 @@ class TcpLink final : public Link {
   const Describe describe_;
   std::unique_ptr<StreamSource> source_;  // until there is a stream
   Stream stream_;
-  RingQueue<Outgoing> outgoing_;
-  RingQueue<Incoming> incoming_;
+  Fifo<Outgoing> outgoing_;
+  Fifo<Incoming> incoming_;
   MessageHeader header_;
-  // Bytes read ahead, so that a small message is one system call; large ones are read in place.
-  static constexpr std::size_t kAheadBytes = 4096;
-  std::array<std::byte, kAheadBytes> ahead_;
-  std::size_t ahead_begin_ = 0;
-  std::size_t ahead_end_ = 0;
   std::size_t in_done_ = 0;  // of header and bytes of the first incoming message together
   std::int64_t sends_ = 0;   // asked for
   std::int64_t receives_ = 0;
