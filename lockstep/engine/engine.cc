@@ -33,6 +33,8 @@ constexpr std::chrono::milliseconds kCauseWait{200};
 // A rank that waits so long looks whether its neighbours are in the same operation at all. At once
 // would be too early: those who are on their way could not say any more what they called.
 constexpr double kNeighbourPatienceS = 0.1;
+// Without a move for so long, those that are waited for over links are asked: a message each.
+constexpr std::chrono::milliseconds kPeerPatience{1'000};
 // How long a wait may be before its operation's time is counted.
 constexpr int kFirstLookMs = 20;
 
@@ -69,6 +71,7 @@ Engine::Engine(const Fabric& fabric, EngineOptions options)
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       abort_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       stall_(options_.stall_after),
+      quiet_(kPeerPatience),
       planner_(fabric_, options_.planner),
       sent_to_(static_cast<std::size_t>(fabric.ranks)),
       received_from_(static_cast<std::size_t>(fabric.ranks)),
@@ -213,6 +216,7 @@ void Engine::complete(Task& task) {
   }
   if (task.request_.staged_data) task.request_.staged_data->finish();
   recorder_.finished(task.ticket_, true);
+  quiet_.complete();
   if (stall_.complete()) {
     notices_.post(fmt::format("{} goes on after {:.0f} s", describe(task.decision_.announcement),
                               stall_.stalled_s()));
@@ -317,6 +321,8 @@ bool Engine::advance(Task& task) {
   if (!task.deadline_) task.deadline_.emplace(Deadline::after(options_.operation_timeout));
   const bool late = task.deadline_->elapsed_s() > kNeighbourPatienceS;
   if (late && !execution.agreed()) execution.check_neighbours();
+  const std::uint64_t number = execution.announcement().sequence;
+  if (quiet_.look(number, execution.moves()) == StallWatch::Event::stalled) execution.ask_peers();
   watch_for_stall(execution);
   if (someone_left_.load() && fabric_.arena != nullptr) {
     // Whoever left had arrived everywhere it ever will before it said so.
@@ -359,7 +365,7 @@ void Engine::add_link_fds(std::vector<pollfd>& fds) const {
 }
 
 int Engine::patience_ms() const {
-  int left_ms = stall_.remaining_ms();
+  int left_ms = std::min(stall_.remaining_ms(), quiet_.remaining_ms());
   for (const Task* task : driven_) {
     left_ms = std::min(left_ms, task->deadline_ ? task->deadline_->remaining_ms() : kFirstLookMs);
   }

@@ -133,6 +133,7 @@ class Engine {
   std::int64_t moved_us_ = 0;
   std::vector<pollfd> poll_fds_;
   StallWatch stall_;
+  StallWatch quiet_;  // the same, after less
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;

@@ -9,6 +9,8 @@ namespace lockstep {
 
 namespace {
 
+static_assert(kPairwiseOperation == static_cast<std::uint8_t>(Operation::send));
+
 bool reduces(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce ||
          operation == Operation::reduce_scatter;
@@ -188,6 +190,14 @@ void Execution::check_neighbours() const {
     const auto theirs = fabric_.arena->announced(static_cast<int>(i), announcement_.sequence);
     const bool same_number = theirs && theirs->sequence == announcement_.sequence;
     if (same_number && *theirs != announcement_) disagree(fabric_.local[i], *theirs);
+  }
+}
+
+void Execution::ask_peers() const {
+  if (!uses_links_ || announcement_.is_pairwise()) return;
+  for (std::size_t i = landed_; i < receives_.size(); ++i) {
+    Link& link = *fabric_.links[static_cast<std::size_t>(receives_[i].peer)];
+    if (link.received() < receives_[i].number) link.ask(announcement_);
   }
 }
 

@@ -88,6 +88,8 @@ class Execution {
   // Throws Error(invalid_argument) if a rank of this host has announced something else under the
   // same number: for operations that wait long, and may have no barrier where it would show.
   void check_neighbours() const;
+  // The same for those it waits for over links: asks them, who find out (Link::ask).
+  void ask_peers() const;
 
  private:
   void choose_scratch();

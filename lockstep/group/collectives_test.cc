@@ -143,9 +143,11 @@ class Memory {
   std::byte* data_ = nullptr;
 };
 
-// Makes `calls` on a group whose algorithms are those.
+// Makes those of `calls` that their algorithms take, on a group that is told to use `chosen`.
 void make_calls(const Placement& placement, int ranks, const Algorithms& chosen,
-                const std::vector<Call>& calls) {
+                std::vector<Call> calls) {
+  const Reach reach = reach_of(placement, ranks);
+  std::erase_if(calls, [&](const Call& call) { return !usable(call, reach, ranks); });
   Settings settings;
   settings.transport = placement.transport;
   settings.order = Order::any;  // the ring may be forced, too

@@ -263,13 +263,5 @@ TEST(DistributedDataParallel, ALostPeerComesOutOfBackward) {
   EXPECT_EQ(errors[1], "the user's own mistake");
 }
 
-TEST(TensorView, RefusesWhatCannotBeReduced) {
-  Group group{Settings()};
-  group.all_reduce(torch::ones({3, 4}).t());  // dense in another order
-  EXPECT_THROW(group.all_reduce(torch::ones({4, 4}).slice(1, 0, 2)), Error);
-  EXPECT_THROW(group.all_reduce(torch::ones({2}, torch::kComplexFloat)), Error);
-  EXPECT_THROW(group.all_reduce(torch::Tensor()), Error);
-}
-
 }  // namespace
 }  // namespace lockstep

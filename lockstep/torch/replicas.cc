@@ -44,15 +44,6 @@ std::pair<std::string, std::string> first_difference(const std::string& left,
   }
 }
 
-void broadcast_tensor(const at::Tensor& tensor, Group& group) {
-  at::Tensor target = tensor.detach();
-  if (target.is_contiguous()) return group.broadcast(target);
-  // Ranks may hold other memory orders; values travel in logical order.
-  at::Tensor copy = target.contiguous();
-  group.broadcast(copy);
-  target.copy_(copy);
-}
-
 }  // namespace
 
 void check_same_module(const torch::nn::Module& module, Group& group) {
@@ -68,8 +59,8 @@ void check_same_module(const torch::nn::Module& module, Group& group) {
 }
 
 void broadcast_module(torch::nn::Module& module, Group& group) {
-  for (const at::Tensor& parameter : module.parameters()) broadcast_tensor(parameter, group);
-  for (const at::Tensor& buffer : module.buffers()) broadcast_tensor(buffer, group);
+  for (const at::Tensor& parameter : module.parameters()) group.broadcast(parameter);
+  for (const at::Tensor& buffer : module.buffers()) group.broadcast(buffer);
 }
 
 std::uint64_t parameter_checksum(const torch::nn::Module& module, bool buffers) {

@@ -12,8 +12,10 @@ DType dtype_of(const at::Tensor& tensor);
 
 template <>
 struct ViewOf<at::Tensor> {
-  // A CPU tensor that is dense in memory, in any dimension order; elements are taken in memory
-  // order, so all ranks need the same strides. Throws Error(unsupported) otherwise.
+  // A strided CPU tensor in any layout: elements meet by their index, so ranks may hold them in
+  // different orders (channels last, transposed, every second column …), and each keeps its own.
+  // Complex tensors are seen as pairs of their parts. The view refers to the tensor's sizes and
+  // strides. Throws Error(unsupported), naming layout, device or element type, for all else.
   static TensorView view(const at::Tensor& tensor);
 };
 

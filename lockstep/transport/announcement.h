@@ -9,6 +9,10 @@
 
 namespace lockstep {
 
+// Announcement::operation of what is between two ranks: it is numbered by pair, so its numbers say
+// nothing about those of the group's operations.
+inline constexpr std::uint8_t kPairwiseOperation = 9;
+
 struct Announcement {
   std::uint64_t sequence = 0;  // operations of the group before this one; send: of this pair
   std::uint8_t operation = 0;  // plan/plan.h: Operation
@@ -21,6 +25,7 @@ struct Announcement {
   std::uint64_t detail = 0;  // a checksum of the counts per rank; 0: all are equal
 
   bool operator==(const Announcement&) const = default;
+  bool is_pairwise() const { return operation == kPairwiseOperation; }
 
   // Two that differ have different ones, but for a chance of 2^-64. Not zero.
   std::uint64_t fingerprint() const {

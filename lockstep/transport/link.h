@@ -22,6 +22,10 @@ class Link {
   // received() has reached that.
   virtual std::int64_t receive(std::span<std::byte> bytes, const Announcement& operation) = 0;
 
+  // Tells the peer that this rank waits in `operation`. If the peer waits for this rank in
+  // something else under the same number, it throws as receive() says.
+  virtual void ask(const Announcement& operation) = 0;
+
   // Moves what can be moved now. Throws Error(peer_lost) when the peer is gone while something is
   // under way, Error(corrupt) when bytes are not a message.
   virtual void progress() = 0;

@@ -1,6 +1,7 @@
 """The process group with real processes, real sockets and kill -9."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -106,6 +107,41 @@ class GroupTest(unittest.TestCase):
                     self.assertEqual(status, 1, err)
                     self.assertRegex(err, f"peer_lost: .*rank {victim}")
                 self.assertLess(time.monotonic() - killed_at, 5)
+
+    def test_kills_at_random_times_are_named_by_all_others(self):  # S-FT-01
+        """Over memory and TCP, by the algorithm that is best and around a ring."""
+        seed = int.from_bytes(os.urandom(4), "little")
+        print(f"seed {seed}", flush=True)
+        rng = random.Random(seed)
+        ring = {"LOCKSTEP_ALGORITHM": "all_reduce=ring", "LOCKSTEP_ORDER": "any"}
+        for trial in range(12):
+            variables = {"LOCKSTEP_TRANSPORT": ("shm", "tcp")[trial % 2], **(ring if trial % 4 > 1 else {})}
+            job = Job(self, **variables)
+            ranks = job.start_all("loop", 4, elements=rng.choice((1000, 1 << 20, 4 << 20)))
+            for process in ranks:
+                self.assertEqual(process.stdout.readline(), "looping\n")
+            victim = rng.randrange(4)
+            time.sleep(rng.uniform(0, 0.3))  # the random time
+            killed_at = time.monotonic()
+            ranks[victim].kill()
+            for rank, process in enumerate(ranks):
+                if rank != victim:
+                    status, _, err = ended(process)
+                    self.assertEqual(status, 1, f"{variables}: {err}")
+                    self.assertRegex(err, f"peer_lost: .*rank {victim}", f"seed {seed}, {variables}")
+            self.assertLess(time.monotonic() - killed_at, 5, f"seed {seed}, {variables}")
+
+    def test_a_rank_killed_in_a_group_of_some_is_named_by_all(self):  # S-FT-01
+        for transport in ("shm", "tcp"):
+            job = Job(self, LOCKSTEP_TRANSPORT=transport)
+            ranks = job.start_all("part", 4, elements=1 << 20)
+            for process in ranks:
+                self.assertEqual(process.stdout.readline(), "looping\n")
+            ranks[2].kill()
+            for rank in (0, 1, 3):
+                status, _, err = ended(ranks[rank])
+                self.assertEqual(status, 1, err)
+                self.assertRegex(err, "peer_lost: .*rank [12]")  # 2 in the job, 1 in the part
 
     def test_a_rank_killed_while_the_group_forms_is_named(self):
         job = Job(self)

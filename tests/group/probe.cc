@@ -1,6 +1,8 @@
 // A rank for the tests of this folder. probe MODE [ELEMENTS]
 //   sum    one all_reduce of rank + 1, prints "rank R of N: SUM over TRANSPORT"
 //   loop   all_reduces without end; prints "looping" after the first; an error ends it
+//   part   all_reduces without end in a group of the ranks but 0, while rank 0 waits for it in one
+//          of all; prints "looping"
 //   leave  one all_reduce, then rank 0 ends in good order while the others want another
 //   exit   one all_reduce, then rank 0 calls exit(0) without ending its group
 //   throw  rank 1 throws in its fifth step what nobody catches
@@ -47,6 +49,11 @@ void run(const std::string& mode, std::size_t elements) {
   } else if (mode == "loop") {
     say("looping");
     while (true) reduce();
+  } else if (mode == "part") {
+    auto part = group.split(group.rank() == 0 ? 0 : 1);
+    say("looping");
+    if (group.rank() == 0) return reduce();
+    while (true) part->all_reduce({values.data(), static_cast<std::int64_t>(elements), DType::f32});
   } else if (mode == "leave") {
     if (group.rank() != 0) reduce();
   } else if (mode == "throw" || mode == "exit3") {

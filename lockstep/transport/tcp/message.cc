@@ -44,7 +44,7 @@ MessageHeader encode_header(const Message& message) {
   writer.put(operation.algorithm);
   writer.put(static_cast<std::uint8_t>(operation.dtype));
   writer.put(static_cast<std::uint8_t>(operation.reduce));
-  writer.put(std::uint16_t{0});
+  writer.put(static_cast<std::uint16_t>(message.question ? 1 : 0));
   writer.put(operation.root);
   writer.put(operation.sequence);
   writer.put(operation.count);
@@ -66,7 +66,8 @@ std::optional<Message> decode_header(std::span<const std::byte, kMessageHeaderBy
   operation.algorithm = reader.get<std::uint8_t>();
   const auto dtype = reader.get<std::uint8_t>();
   const auto reduce = reader.get<std::uint8_t>();
-  const auto zero = reader.get<std::uint16_t>();
+  const auto question = reader.get<std::uint16_t>();
+  message.question = question == 1;
   operation.root = reader.get<std::int32_t>();
   operation.sequence = reader.get<std::uint64_t>();
   operation.count = reader.get<std::int64_t>();
@@ -75,7 +76,7 @@ std::optional<Message> decode_header(std::span<const std::byte, kMessageHeaderBy
   operation.detail = reader.get<std::uint64_t>();
   const bool intact = reader.get<std::uint64_t>() == checksum(header.data(), kCheckedBytes);
   if (!magic || !version || !intact || dtype >= kDTypeCount || reduce >= kReduceCount ||
-      zero != 0) {
+      question > 1) {
     return std::nullopt;
   }
   operation.dtype = static_cast<DType>(dtype);

@@ -17,6 +17,8 @@ using MessageHeader = std::array<std::byte, kMessageHeaderBytes>;
 struct Message {
   Announcement operation;
   std::uint64_t bytes = 0;  // that follow the header
+  // Not a message of the operation: only tells the peer that waits what this rank waits in.
+  bool question = false;
 };
 
 MessageHeader encode_header(const Message& message);

@@ -13,9 +13,21 @@ TcpLink::TcpLink(Stream stream, int rank, int peer, Describe describe)
 TcpLink::TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe)
     : rank_(rank), peer_(peer), describe_(describe), source_(std::move(source)) {}
 
+TcpLink::~TcpLink() {
+  if (stream_.valid()) discard_unread(stream_.socket());
+}
+
 std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
-  outgoing_.push({encode_header({operation, bytes.size()}), bytes});
+  outgoing_.push({encode_header({operation, bytes.size(), false}), bytes, 0, false});
+  const auto& last = sent_in_[(remembered_ + kRemembered - 1) % kRemembered];
+  if (!operation.is_pairwise() && (remembered_ == 0 || last != operation)) {
+    sent_in_[remembered_++ % kRemembered] = operation;
+  }
   return ++sends_;
+}
+
+void TcpLink::ask(const Announcement& operation) {
+  outgoing_.push({encode_header({operation, 0, true}), {}, 0, true});
 }
 
 std::int64_t TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
@@ -68,8 +80,8 @@ void TcpLink::progress_sends() {
       if (put == 0) return;
       continue;
     }
+    if (!message.question) ++sent_;
     outgoing_.pop();
-    ++sent_;
   }
 }
 
@@ -83,7 +95,10 @@ void TcpLink::progress_receives() {
                                          message.bytes.subspan(in_done_ - of_header));
     if (got == 0) return;
     in_done_ += got;
-    if (of_header < kMessageHeaderBytes && in_done_ >= kMessageHeaderBytes) check_header(message);
+    if (of_header < kMessageHeaderBytes) {
+      while (in_done_ >= kMessageHeaderBytes && !check_header(message)) pass_over(message);
+    }
+    if (in_done_ < kMessageHeaderBytes) continue;
     if (in_done_ == kMessageHeaderBytes + message.bytes.size()) {
       incoming_.pop();
       in_done_ = 0;
@@ -92,16 +107,49 @@ void TcpLink::progress_receives() {
   }
 }
 
-void TcpLink::check_header(const Incoming& expected) {
+// What was read behind a question is the beginning of a message.
+void TcpLink::pass_over(const Incoming& message) {
+  const std::size_t behind = in_done_ - kMessageHeaderBytes;
+  const std::size_t of_header = std::min(behind, kMessageHeaderBytes);
+  const auto begin = message.bytes.begin();
+  std::copy_n(begin, of_header, header_.begin());
+  std::copy_n(begin + static_cast<std::ptrdiff_t>(of_header), behind - of_header, begin);
+  in_done_ = behind;
+}
+
+bool TcpLink::check_header(const Incoming& expected) {
   const std::optional<Message> theirs = decode_header(header_);
   if (!theirs) {
     fail(Code::corrupt, "rank {} got bytes from rank {} that are no message of Lockstep", rank_,
          peer_);
   }
-  if (theirs->operation != expected.operation || theirs->bytes != expected.bytes.size()) {
-    fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in {}", rank_,
-         describe_(expected.operation), peer_, describe_(theirs->operation));
+  const Announcement& operation = theirs->operation;
+  if (theirs->question) {
+    const bool same_number = operation.sequence == expected.operation.sequence;
+    if (same_number && !expected.operation.is_pairwise() && operation != expected.operation) {
+      disagree(expected.operation, operation);
+    }
+    return false;
   }
+  if (operation != expected.operation || theirs->bytes != expected.bytes.size()) {
+    const bool behind = !operation.is_pairwise();
+    disagree(behind ? own_like(operation, expected.operation) : expected.operation, operation);
+  }
+  return true;
+}
+
+// A peer may still be in an operation that this rank has left, since it only had to send in it.
+const Announcement& TcpLink::own_like(const Announcement& theirs,
+                                      const Announcement& expected) const {
+  for (std::size_t i = 0; i < std::min(remembered_, kRemembered); ++i) {
+    if (sent_in_[i].sequence == theirs.sequence && sent_in_[i] != theirs) return sent_in_[i];
+  }
+  return expected;
+}
+
+void TcpLink::disagree(const Announcement& own, const Announcement& theirs) const {
+  fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in {}", rank_,
+       describe_(own), peer_, describe_(theirs));
 }
 
 }  // namespace lockstep

@@ -19,9 +19,12 @@ class TcpLink final : public Link {
   using Describe = std::string (*)(const Announcement&);
   TcpLink(Stream stream, int rank, int peer, Describe describe);
   TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe);
+  // A question may be left that nobody reads.
+  ~TcpLink() override;
 
   std::int64_t send(std::span<const std::byte> bytes, const Announcement& operation) override;
   std::int64_t receive(std::span<std::byte> bytes, const Announcement& operation) override;
+  void ask(const Announcement& operation) override;
   void progress() override;
   std::int64_t sent() const override { return sent_; }
   std::int64_t received() const override { return received_; }
@@ -33,6 +36,7 @@ class TcpLink final : public Link {
     MessageHeader header;
     std::span<const std::byte> bytes;
     std::size_t done = 0;  // of header and bytes together
+    bool question = false;
   };
   struct Incoming {
     Announcement operation;
@@ -42,7 +46,11 @@ class TcpLink final : public Link {
   bool connect();
   void progress_sends();
   void progress_receives();
-  void check_header(const Incoming& expected);
+  // False for a question, which is no message.
+  bool check_header(const Incoming& expected);
+  void pass_over(const Incoming& message);
+  [[noreturn]] void disagree(const Announcement& own, const Announcement& theirs) const;
+  const Announcement& own_like(const Announcement& theirs, const Announcement& expected) const;
 
   const int rank_;
   const int peer_;
@@ -57,6 +65,10 @@ class TcpLink final : public Link {
   std::int64_t receives_ = 0;
   std::int64_t sent_ = 0;
   std::int64_t received_ = 0;
+  // The last operations that were sent in: what a peer that is behind turns out to disagree with.
+  static constexpr std::size_t kRemembered = 8;
+  std::array<Announcement, kRemembered> sent_in_;
+  std::size_t remembered_ = 0;
 };
 
 }  // namespace lockstep

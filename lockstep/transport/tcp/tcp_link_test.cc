@@ -114,5 +114,57 @@ TEST(TcpLink, GarbageAndAGonePeerAreErrors) {
   }
 }
 
+TEST(TcpLink, AQuestionTellsThoseWhoWaitInSomethingElse) {
+  Pair pair;
+  std::vector<int> in(4);
+  Announcement of_root_0{.sequence = 7, .operation = 4, .root = 0, .count = 4};
+  Announcement of_root_1 = of_root_0;
+  of_root_1.root = 1;
+  pair.a->receive(bytes_of(in), of_root_0);
+  pair.b->receive(bytes_of(in), of_root_1);
+  pair.b->ask(of_root_1);
+  pair.b->progress();
+  EXPECT_THROW(pair.a->progress(), Error);
+}
+
+TEST(TcpLink, OtherQuestionsArePassedOver) {
+  Pair pair;
+  std::vector<int> values = {1, 2, 3, 4}, in(4);
+  const Announcement before{.sequence = 6, .count = 4}, now{.sequence = 7, .count = 4};
+  Announcement pairwise = now;
+  pairwise.operation = kPairwiseOperation;
+  for (const Announcement& operation : {before, now, pairwise}) {
+    pair.b->ask(operation);
+    pair.b->send(bytes_of(std::as_const(values)), operation);
+    pair.b->ask(operation);
+    pair.a->receive(bytes_of(in), operation);
+  }
+  for (int i = 0; i < 10; ++i) {
+    pair.b->progress();
+    pair.a->progress();
+  }
+  EXPECT_EQ(pair.b->sent(), 3);
+  EXPECT_EQ(pair.a->received(), 3);
+  EXPECT_EQ(in, values);
+}
+
+TEST(TcpLink, WhoIsAheadNamesWhatItWasInThen) {
+  Pair pair;
+  std::vector<int> values(4), in(4);
+  const Announcement mine{.sequence = 7, .operation = 1, .root = 0, .count = 41};
+  const Announcement next{.sequence = 8, .operation = 3, .count = 42};
+  const Announcement theirs{.sequence = 7, .operation = 1, .root = 1, .count = 43};
+  pair.a->send(bytes_of(std::as_const(values)), mine);
+  pair.a->receive(bytes_of(in), next);
+  pair.b->send(bytes_of(std::as_const(values)), theirs);
+  pair.b->progress();
+  try {
+    pair.a->progress();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 is in operation 7 of 41, rank 1 in operation 7"));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
