@@ -84,6 +84,24 @@ TEST(RequirePlans, RefusesWhatWouldFillTheMemory) {
   EXPECT_THROW(require_plans(apart, named(apart.operation, "arena")), Error);
 }
 
+// However ranks are spread over hosts, what the engine makes fits into the arena's scratch.
+TEST(RequirePlans, ScratchSufficesForAnyPlacement) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!algorithm.needs.shared_scratch || !algorithm.needs.messages) continue;
+    for (const int ranks : {3, 8, 17, 64, 200}) {
+      for (const int every : {2, 3, 7}) {
+        Case of = case_of(algorithm.operation, ranks, 1 << 17);
+        for (int rank = 0; rank < ranks; ++rank) of.hosts.push_back(rank % (ranks - ranks / every));
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Plan plan = algorithm.make(shape_of(of, algorithm, rank));
+          ASSERT_LE(plan.scratch_count * 4, 512 << 10)
+              << algorithm.name << " " << ranks << " " << every;
+        }
+      }
+    }
+  }
+}
+
 TEST(Proof, IsOfTheCaseItselfIfThatIsSmallElseOfAStandIn) {
   const Case small = case_of(Operation::all_reduce, 6, 100);
   const Proof exact = prove(small, named(small.operation, "direct"));

@@ -27,9 +27,12 @@ void cut_for_messages(Shape& shape, std::int64_t element_bytes) {
 void cut_for_scratch(Shape& shape, const Algorithm& algorithm, std::int64_t element_bytes,
                      std::int64_t scratch_bytes) {
   if (!algorithm.needs.shared_scratch) return;
-  // Two halves take turns; over several hosts the slices of other ranks need as much again.
-  const std::int64_t parts = algorithm.needs.messages ? 4 : 2;
-  const std::int64_t chunk_bytes = scratch_bytes / parts - shape.ranks * kCacheLineBytes;
+  // Two halves take turns, and slices start at cache lines of their own. Over several hosts there
+  // is a chunk, and at most four slices for each rank (all_reduce_hierarchical.cc).
+  const std::int64_t parts = algorithm.needs.messages ? 5 : 2;
+  const std::int64_t share_bytes = scratch_bytes / parts;
+  const std::int64_t chunk_bytes =
+      share_bytes - std::min(shape.ranks * kCacheLineBytes, share_bytes / 2);
   shape.chunk_count = std::max<std::int64_t>(1, chunk_bytes / element_bytes);
 }
 

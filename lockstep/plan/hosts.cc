@@ -22,7 +22,11 @@ Hosts::Hosts(const Shape& shape) {
 
 int Hosts::counterpart(int rank, int host) const {
   const auto& there = members(host);
-  return there[static_cast<std::size_t>(index_of_[static_cast<std::size_t>(rank)]) % there.size()];
+  // Smaller hosts take turns in where they begin, or the first rank here would deal with all of
+  // them. Hosts of one size pair up.
+  const int begin = members(of(rank)).size() < there.size() ? of(rank) : 0;
+  const int turn = begin + index_of_[static_cast<std::size_t>(rank)];
+  return there[static_cast<std::size_t>(turn) % there.size()];
 }
 
 }  // namespace lockstep
