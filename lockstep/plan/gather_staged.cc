@@ -35,6 +35,7 @@ Plan gather_staged(const Shape& shape) {
   plan.scratch_count(chunks < 2 ? longest : 2 * shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const auto piece = [&](int rank) {
       return piece_of(parts[rank].count, shape.chunk_count, chunk);
     };
@@ -59,6 +60,7 @@ Plan scatter_staged(const Shape& shape) {
   plan.scratch_count(2 * shape.ranks * piece_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const auto piece = [&](int rank) { return piece_of(parts[rank].count, piece_count, chunk); };
     const auto staged = [&](int rank) {
       const std::int64_t slot = chunk % 2 * shape.ranks + rank;

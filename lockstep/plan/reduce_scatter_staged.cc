@@ -21,6 +21,7 @@ Plan reduce_scatter_staged(const Shape& shape) {
   const std::int64_t chunks = chunks_in(longest, piece_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     // Within a part; a shorter part has fewer chunks.
     const auto piece = [&](int part) {
       const std::int64_t begin = std::min(chunk * piece_count, parts[part].count);
