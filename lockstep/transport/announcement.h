@@ -15,7 +15,7 @@ struct Announcement {
   std::uint8_t algorithm = 0;  // its place in plan/algorithms.h: algorithms()
   DType dtype = DType::f32;
   Reduce reduce = Reduce::sum;
-  std::int32_t root = 0;       // send: the sender
+  std::int32_t root = 0;  // send: the sender
   std::int64_t count = 0;
   std::uint64_t place = 0;   // of shared data: the same for all ranks; 0 otherwise
   std::uint64_t detail = 0;  // a checksum of the counts per rank; 0: all are equal
