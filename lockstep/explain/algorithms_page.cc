@@ -111,7 +111,7 @@ std::string chosen(Operation operation, int ranks) {
     of.count = bytes / 4;
     of.hosts = blocks_of_ranks(ranks, ranks);
     const Reach apart{.one_host = false, .shared_scratch = false};
-    const Algorithm* best = choose(shape_of(of, algorithms()[0], 0), 4, apart, Prices());
+    const Algorithm* best = choose(shape_to_choose(of), 4, apart, Prices());
     if (best != current && current != nullptr) {
       text += fmt::format("{} up to {}, ", current->name, binary_bytes(bytes_before));
     }

@@ -63,8 +63,7 @@ Candidates compare(const Case& of, int hosts, const Prices& prices, Order order)
   for (const Situation& situation : situations(of.ranks, hosts)) {
     Case here = of;
     here.hosts = situation.hosts;
-    // What is chosen does not depend on how scratch is cut.
-    const Shape shape = shape_of(here, algorithms()[0], 0);
+    const Shape shape = shape_to_choose(here);
     candidates.choices.push_back({situation.name, choose(shape, of.size().bytes, situation.reach,
                                                          prices, {.forced = {}, .order = order})});
   }

@@ -16,8 +16,9 @@ constexpr double kStepsMax = 1.6e7;
 double steps_of(const Case& of, const Algorithm& algorithm) {
   Shape shape = shape_of(of, algorithm, of.root);
   std::int64_t chunk_count = shape.chunk_count;
-  // Its chunks of scratch hold a piece of every part.
-  if (of.operation == Operation::reduce_scatter && algorithm.needs.shared_scratch) {
+  const bool pieces = of.operation == Operation::reduce_scatter ||
+                      of.operation == Operation::scatter || of.operation == Operation::all_to_all;
+  if (pieces && algorithm.needs.shared_scratch) {  // of every part, in one chunk of scratch
     chunk_count = std::max<std::int64_t>(1, chunk_count / of.ranks);
   }
   const auto steps_for = [&](std::int64_t chunks) {
@@ -57,13 +58,18 @@ std::vector<int> usual_hosts(int ranks, const Needs& needs) {
   return blocks_of_ranks(ranks, shares ? std::min(ranks, 2) : ranks);
 }
 
-Shape shape_of(const Case& of, const Algorithm& algorithm, int rank) {
-  Shape shape{of.operation, of.ranks, rank, of.root, of.count};
+Shape shape_to_choose(const Case& of) {
+  Shape shape{of.operation, of.ranks, 0, of.root, of.count};
   shape.hosts = of.hosts;
+  cut_for_messages(shape, of.size().bytes);
+  return shape;
+}
+
+Shape shape_of(const Case& of, const Algorithm& algorithm, int rank) {
+  Shape shape = shape_to_choose(of);
+  shape.rank = rank;
   shape.peer = rank == of.root ? (of.root + 1) % of.ranks : of.root;
-  const std::int64_t element_bytes = of.size().bytes;
-  cut_for_messages(shape, element_bytes);
-  cut_for_scratch(shape, algorithm, element_bytes, kScratchBytes);
+  cut_for_scratch(shape, algorithm, of.size().bytes, kScratchBytes);
   return shape;
 }
 

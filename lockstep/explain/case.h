@@ -35,6 +35,9 @@ std::vector<int> usual_hosts(int ranks, const Needs& needs);
 // The shape that the engine would make a plan of `algorithm` for. Refers to `of.hosts`.
 Shape shape_of(const Case& of, const Algorithm& algorithm, int rank);
 
+// The shape that the engine chooses an algorithm for.
+Shape shape_to_choose(const Case& of);
+
 // Throws Error(invalid_argument), saying why, if `algorithm` makes no plans for it, or plans too
 // long to look at.
 void require_plans(const Case& of, const Algorithm& algorithm);

@@ -81,7 +81,7 @@ std::string claims(Operation operation, const Algorithm& algorithm, bool twice) 
                                                      : "every result is exact";
   if (reduces && algorithm.order == Order::canonical) text += ", added in canonical order";
   return text + ", every message is met, no race, no deadlock, all inside the buffers" +
-         (twice ? ", for two operations in a row" : "");
+         (twice ? ", for three operations in a row" : "");
 }
 
 // Sends are between two ranks whose shapes differ.

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <tuple>
 
+#include "lockstep/plan/cutting.h"
+
 namespace lockstep::test {
 
 namespace {
@@ -15,8 +17,6 @@ namespace {
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xa5};
 constexpr std::byte kJunk{0x3c};
-// As in engine/planner.cc: what algorithms for few elements take at most, of all ranks.
-constexpr std::int64_t kFewBytes = 16 << 10;
 
 std::size_t up_to_64(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
@@ -322,7 +322,7 @@ Shape shape_of(const Call& call, int rank, int ranks, std::vector<std::int64_t>&
   shape.rank = rank;
   shape.root = call.root;
   shape.count = call.count;
-  shape.few_count = kFewBytes / ranks / static_cast<std::int64_t>(size_of(call.dtype));
+  cut_for_messages(shape, static_cast<std::int64_t>(size_of(call.dtype)));
   if (!call.uneven || !has_parts(call.operation)) return shape;
   counts = counts_for(call, rank, ranks, false);
   shape.counts = counts;

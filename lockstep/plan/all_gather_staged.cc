@@ -16,6 +16,7 @@ Plan all_gather_staged(const Shape& shape) {
   plan.scratch_count(chunks < 2 ? longest : 2 * shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     // A shorter part has fewer chunks; its others are empty.
     const auto piece = [&](int rank) {
       return chunk_of({0, parts[rank].count}, shape.chunk_count, chunk);

@@ -153,6 +153,7 @@ Plan all_reduce_hierarchical(const Shape& shape) {
   std::int64_t contributions = chunks > 0 ? hierarchy.contribute(0, range(0), at) : 0;
   std::int64_t results = 0;
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const std::int64_t awaited = contributions;
     if (chunk > 0) {
       // The results are here, so the sums they are made of have left: their place is free.
@@ -178,6 +179,7 @@ Plan all_reduce_hierarchical_staged(const Shape& shape) {
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const Range range = chunk_of({0, shape.count}, shape.chunk_count, chunk);
     const Place at = [&](int rank, Range of) {
       return plan.scratch(rank, {of.begin - range.begin, of.count});

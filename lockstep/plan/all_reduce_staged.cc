@@ -35,6 +35,7 @@ Plan all_reduce_staged(const Shape& shape) {
   if (chunks > 0) copy_in(0);
   plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     std::vector<Location> sources;
     for (int rank = 0; rank < shape.ranks; ++rank) {
       sources.push_back(rank == shape.rank ? plan.data(slice(chunk, rank))

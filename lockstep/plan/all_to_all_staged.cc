@@ -17,6 +17,7 @@ Plan all_to_all_staged(const Shape& shape) {
   plan.scratch_count(2 * shape.ranks * piece_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const Range piece = chunk_of({0, shape.count}, piece_count, chunk);
     // Of the part of `rank`.
     const auto within = [&](int rank) {

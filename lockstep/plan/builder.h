@@ -56,6 +56,12 @@ class PlanBuilder {
     if (sends > 0) add(StepKind::flush, -1, sends, {}, {});
   }
 
+  // Of a plan that goes on for `chunks` chunks, the first is there: makes room for the others.
+  void expect(std::int64_t chunks) {
+    plan_.steps.reserve(plan_.steps.size() * static_cast<std::size_t>(chunks + 1));
+    plan_.locations.reserve(plan_.locations.size() * static_cast<std::size_t>(chunks + 1));
+  }
+
   Plan take() { return std::move(plan_); }
 
  private:

@@ -31,14 +31,14 @@ void cut_for_messages(Shape& shape, std::int64_t element_bytes) {
 void cut_for_scratch(Shape& shape, const Algorithm& algorithm, std::int64_t element_bytes,
                      std::int64_t scratch_bytes) {
   if (!algorithm.needs.shared_scratch) return;
-  // Two halves take turns. Over several hosts up to four and a half chunks come from and go to
-  // other hosts on top of the chunk itself, if their ranks are scattered.
-  const std::int64_t parts = algorithm.needs.messages ? 8 : 2;
-  // Slices begin at cache lines, which may take a line more of each rank.
-  const std::int64_t half_bytes = scratch_bytes / parts;
-  const std::int64_t chunk_bytes =
-      std::max(half_bytes - shape.ranks * kCacheLineBytes, half_bytes / 2);
-  shape.chunk_count = std::max<std::int64_t>(1, chunk_bytes / element_bytes);
+  // Two halves take turns. Over several hosts there are the chunk itself and, of two chunks that
+  // are under way, a slice for each block that comes from other hosts and that goes there: no more
+  // than ranks.
+  const std::int64_t parts = algorithm.needs.messages ? 5 : 2;
+  const std::int64_t share = scratch_bytes / parts / element_bytes;
+  // Slices begin at cache lines, which may take a line more of each rank: not of very many.
+  if (shape.ranks * shape.align_count > share / 2) shape.align_count = 1;
+  shape.chunk_count = std::max<std::int64_t>(1, share - shape.ranks * shape.align_count);
 }
 
 }  // namespace lockstep

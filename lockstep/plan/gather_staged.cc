@@ -19,6 +19,7 @@ Plan gather_staged(const Shape& shape) {
   plan.scratch_count(chunks < 2 ? longest : 2 * shape.chunk_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const auto piece = [&](int rank) {
       return chunk_of({0, parts[rank].count}, shape.chunk_count, chunk);
     };
@@ -43,6 +44,7 @@ Plan scatter_staged(const Shape& shape) {
   plan.scratch_count(2 * shape.ranks * piece_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const auto piece = [&](int rank) {
       return chunk_of({0, parts[rank].count}, piece_count, chunk);
     };

@@ -14,15 +14,19 @@ Hosts::Hosts(const Shape& shape) {
     }
     auto& members = members_[static_cast<std::size_t>(entry->second)];
     host_of_.push_back(entry->second);
-    index_of_.push_back(static_cast<int>(members.size()));
     members.push_back(rank);
   }
   own_ = of(shape.rank);
+  place_of_.resize(host_of_.size());
+  int place = 0;
+  for (const auto& members : members_) {
+    for (const int rank : members) place_of_[static_cast<std::size_t>(rank)] = place++;
+  }
 }
 
 int Hosts::counterpart(int rank, int host) const {
   const auto& there = members(host);
-  return there[static_cast<std::size_t>(index_of_[static_cast<std::size_t>(rank)]) % there.size()];
+  return there[static_cast<std::size_t>(place_of_[static_cast<std::size_t>(rank)]) % there.size()];
 }
 
 }  // namespace lockstep

@@ -22,12 +22,13 @@ class Hosts {
   // The lowest rank of each host, and of this one.
   const std::vector<int>& leaders() const { return leaders_; }
   int leader() const { return leaders_[static_cast<std::size_t>(own_)]; }
-  // Who on `host` deals with `rank`, so that a host's ranks share the work equally.
+  // Who on `host` deals with `rank`. A host's ranks share those elsewhere equally: none has more
+  // than one more than another, however large the hosts are.
   int counterpart(int rank, int host) const;
 
  private:
   std::vector<int> host_of_;
-  std::vector<int> index_of_;  // within the host
+  std::vector<int> place_of_;  // among all ranks, host by host
   std::vector<std::vector<int>> members_;
   std::vector<int> leaders_;
   int own_ = 0;

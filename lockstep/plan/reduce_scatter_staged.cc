@@ -18,6 +18,7 @@ Plan reduce_scatter_staged(const Shape& shape) {
   const std::int64_t chunks = chunks_in(parts.longest(), piece_count);
   if (chunks == 0) plan.barrier();
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     // Within a part; a shorter part has fewer chunks.
     const auto piece = [&](int part) {
       return chunk_of({0, parts[part].count}, piece_count, chunk);

@@ -13,6 +13,7 @@ Plan reduce_staged(const Shape& shape) {
   plan.scratch_count(2 * shape.chunk_count);
   const std::int64_t chunks = chunks_in(shape.count, shape.chunk_count);
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 1) plan.expect(chunks);
     const Range range = chunk_of({0, shape.count}, shape.chunk_count, chunk);
     const std::int64_t half = (chunk % 2) * shape.chunk_count;
     const auto slice = [&](int rank) {
