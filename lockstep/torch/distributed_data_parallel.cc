@@ -1,6 +1,7 @@
 #include "lockstep/torch/distributed_data_parallel.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 
 #include <chrono>
 #include <mutex>
@@ -46,7 +47,8 @@ std::vector<Parameter> parameters_of(const torch::nn::Module& module) {
 std::vector<Gradient> gradients_of(const std::vector<Parameter>& parameters) {
   std::vector<Gradient> gradients;
   for (const Parameter& parameter : parameters) {
-    gradients.push_back({parameter.name, parameter.tensor.numel(), dtype_of(parameter.tensor)});
+    const TensorView view(parameter.tensor);
+    gradients.push_back({parameter.name, view.count, view.dtype});
   }
   return gradients;
 }
@@ -62,8 +64,11 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       Parameter& parameter = parameters_[i];
       const at::TensorOptions like = parameter.tensor.options().requires_grad(false);
+      // In the parameter's own order, without its gaps.
+      const auto strides =
+          at::infer_dense_strides(parameter.tensor.sizes(), parameter.tensor.strides());
       parameter.bucket_view = at::from_blob(
-          reducer_->slot(i), parameter.tensor.sizes(), parameter.tensor.strides(),
+          reducer_->slot(i), parameter.tensor.sizes(), strides,
           [block = reducer_->block()](void*) {}, like);
     }
   }

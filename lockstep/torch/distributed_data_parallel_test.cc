@@ -200,6 +200,56 @@ TEST(DistributedDataParallel, WhatOneRankDoesNotUseCountsAsZeroThere) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+TEST(DistributedDataParallel, ParametersMayHaveGapsOrBeComplex) {
+  struct Odd : torch::nn::Module {
+    Odd() {
+      gaps = register_parameter("gaps", torch::ones({6, 8}).slice(1, 0, 5, 2));
+      waves = register_parameter("waves", torch::ones({4}, torch::kComplexFloat));
+      after = register_parameter("after", torch::ones({3}));
+    }
+    torch::Tensor gaps, waves, after;
+  };
+  const auto errors = run_ranks(2, Transport::shm, [&](Group& group) {
+    const auto odd = std::make_shared<Odd>();
+    ASSERT_FALSE(odd->gaps.is_non_overlapping_and_dense());
+    DistributedDataParallel ddp(odd, group);
+    const float factor = 1.0F + static_cast<float>(group.rank());
+    const auto waves = torch::view_as_real(odd->waves) * torch::tensor({1.0F, 3.0F});
+    ((odd->gaps.sum() + waves.sum() + odd->after.sum()) * factor).backward();
+    EXPECT_TRUE(torch::equal(odd->gaps.grad(), torch::full({6, 3}, 1.5F)));
+    EXPECT_TRUE(torch::equal(torch::view_as_real(odd->waves.grad()),
+                             torch::tensor({1.5F, 4.5F}).expand({4, 2})));
+    EXPECT_TRUE(torch::equal(odd->after.grad(), torch::full({3}, 1.5F)));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+// S-PERF-06: the user's code runs on the user's thread, where the library holds no lock of the
+// group: whoever is slow there is waited for, and may use the group.
+TEST(DistributedDataParallel, AGradientHookMaySleepAndReduce) {
+  auto replicas = nets(2);
+  Settings settings;
+  settings.transport = Transport::tcp;
+  settings.stall_after = std::chrono::milliseconds(500);
+  const auto errors = run_job(2, settings, [&](Group& group) {
+    auto& net = *replicas[static_cast<std::size_t>(group.rank())];
+    DistributedDataParallel ddp(replicas[static_cast<std::size_t>(group.rank())], group, {200});
+    int calls = 0;
+    net.first->weight.register_hook([&](const torch::Tensor& gradient) {
+      if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+      torch::Tensor largest = gradient.abs().max();
+      group.all_reduce(largest, Reduce::max);
+      ++calls;
+      return gradient / largest;
+    });
+    loss_of(net, 0, group.rank(), 2).backward();
+    EXPECT_EQ(calls, 1);
+    EXPECT_LE(net.first->weight.grad().abs().max().item<float>(), 1);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_TRUE(torch::equal(replicas[0]->first->weight.grad(), replicas[1]->first->weight.grad()));
+}
+
 TEST(DistributedDataParallel, ReportsWhatTheStepCost) {
   auto replicas = nets(2);
   const auto errors = run_ranks(2, Transport::shm, [&](Group& group) {

@@ -114,7 +114,7 @@ class GroupTest(unittest.TestCase):
         print(f"seed {seed}", flush=True)
         rng = random.Random(seed)
         ring = {"LOCKSTEP_ALGORITHM": "all_reduce=ring", "LOCKSTEP_ORDER": "any"}
-        for trial in range(12):
+        for trial in range(50):
             variables = {"LOCKSTEP_TRANSPORT": ("shm", "tcp")[trial % 2], **(ring if trial % 4 > 1 else {})}
             job = Job(self, **variables)
             ranks = job.start_all("loop", 4, elements=rng.choice((1000, 1 << 20, 4 << 20)))
