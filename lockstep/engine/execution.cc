@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/env/cpu.h"
 #include "lockstep/plan/algorithms.h"
 
 namespace lockstep {
@@ -19,6 +20,15 @@ bool reduces(Operation operation) {
 bool has_root(Operation operation) {
   return operation == Operation::broadcast || operation == Operation::reduce ||
          operation == Operation::gather || operation == Operation::scatter;
+}
+
+// Ranks of a host that each fill a piece of everybody's tensor fill all of them together. From so
+// many bytes a piece on, so little of that would be in the cache they share by the time it is read
+// that stores past it are faster: measured, 2 ranks, cache of 32 MiB: at 32 MiB 1.7 ms through it
+// against 2.2 past it, at 256 MiB 13.2 against 12.4.
+std::size_t past_cache_from(std::size_t local_ranks) {
+  static const std::size_t cache = shared_cache_bytes();
+  return 4 * cache / std::max<std::size_t>(1, local_ranks * local_ranks);
 }
 
 }  // namespace
@@ -43,7 +53,9 @@ std::string describe(const Announcement& operation) {
 }
 
 Execution::Execution(const Fabric& fabric)
-    : fabric_(fabric), local_index_(static_cast<std::size_t>(fabric.ranks), -1) {
+    : fabric_(fabric),
+      local_index_(static_cast<std::size_t>(fabric.ranks), -1),
+      past_cache_bytes_(past_cache_from(fabric.local.size())) {
   for (std::size_t i = 0; i < fabric.local.size(); ++i) {
     local_index_[static_cast<std::size_t>(fabric.local[i])] = static_cast<int>(i);
   }
@@ -91,7 +103,7 @@ bool Execution::advance() {
     if (operation == Operation::all_reduce || operation == Operation::reduce) {
       const bool apart = request_.input != nullptr && request_.input != request_.data;
       const auto bytes = static_cast<std::size_t>(request_.count) * element_bytes_;
-      if (apart) copy_bytes(request_.data, request_.input, bytes, false);
+      if (apart) copy_bytes(request_.data, request_.input, bytes);
     }
   }
   if (uses_links_) progress_links();
@@ -107,7 +119,9 @@ bool Execution::step(const Step& step) {
     case StepKind::copy: {
       const Location& to = plan_->destinations(step)[0];
       const Location& from = plan_->sources(step)[0];
-      copy_bytes(resolve(to), resolve(from), bytes_of(from), to.rank != fabric_.rank);
+      const std::size_t bytes = bytes_of(from);
+      copy_bytes(resolve(to), resolve(from), bytes,
+                 to.rank == fabric_.rank ? Stores::through_cache : stores_for(bytes));
       return true;
     }
     case StepKind::reduce:
@@ -148,7 +162,8 @@ void Execution::reduce_step(const Step& step) {
     return;
   }
   for (const Location& to : destinations) destinations_.push_back(resolve(to));
-  reduce(destinations_, sources_, count, request_.dtype, request_.reduce, fabric_.ranks);
+  reduce(destinations_, sources_, count, request_.dtype, request_.reduce, fabric_.ranks,
+         stores_for(static_cast<std::size_t>(count) * element_bytes_));
 }
 
 bool Execution::pass_barrier() {
@@ -262,6 +277,10 @@ std::uint64_t Execution::moves() const {
     if (link != nullptr) moves += static_cast<std::uint64_t>(link->sent() + link->received());
   }
   return moves;
+}
+
+Stores Execution::stores_for(std::size_t bytes) const {
+  return bytes < past_cache_bytes_ ? Stores::through_cache : Stores::past_cache;
 }
 
 std::byte* Execution::resolve(const Location& at) const {

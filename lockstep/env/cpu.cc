@@ -98,6 +98,20 @@ int threads_per_rank(int usable_cores, int local_ranks) {
   return std::max(1, usable_cores / local_ranks);
 }
 
+std::size_t shared_cache_bytes(const std::filesystem::path& root) {
+  constexpr std::size_t kUsualBytes = 32 << 20;
+  std::size_t largest = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::ifstream file(root / fmt::format("sys/devices/system/cpu/cpu0/cache/index{}/size", index));
+    std::string text;
+    if (!(file >> text) || text.empty() || text.back() != 'K') continue;
+    text.pop_back();
+    const auto kib = parse_integer(text, 1, 1 << 30);
+    if (kib) largest = std::max(largest, static_cast<std::size_t>(*kib) << 10);
+  }
+  return largest == 0 ? kUsualBytes : largest;
+}
+
 void pin_this_thread(std::span<const int> cores) {
   CoreSet set;
   for (const int core : cores) CPU_SET_S(static_cast<std::size_t>(core), set.bytes(), set.get());

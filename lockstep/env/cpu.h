@@ -1,6 +1,7 @@
 // The processor cores this process may use, and how ranks share them.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -26,6 +27,10 @@ std::vector<int> cores_of_rank(std::span<const int> cores, int local_rank, int l
 
 // Threads a rank may use for computing: max(1, usable cores / local ranks).
 int threads_per_rank(int usable_cores, int local_ranks);
+
+// Bytes of the largest cache of the first core, which neighbours share; 32 MiB where the system
+// does not say.
+std::size_t shared_cache_bytes(const std::filesystem::path& root = "/");
 
 // Restricts the calling thread (and those it starts) to `cores`. Throws Error(io).
 void pin_this_thread(std::span<const int> cores);

@@ -86,6 +86,15 @@ TEST(Threads, AreTheUsableCoresDividedByTheRanksAndAtLeastOne) {
   EXPECT_EQ(threads_per_rank(2, 8), 1);
 }
 
+TEST(Cache, TheLargestCountsAndThereIsAnAnswerWithoutAny) {
+  const TemporaryFolder root;
+  EXPECT_EQ(shared_cache_bytes(root.path()), 32u << 20);
+  root.write("sys/devices/system/cpu/cpu0/cache/index0/size", "48K\n");
+  root.write("sys/devices/system/cpu/cpu0/cache/index1/size", "2048K\n");
+  root.write("sys/devices/system/cpu/cpu0/cache/index2/size", "?\n");
+  EXPECT_EQ(shared_cache_bytes(root.path()), 2u << 20);
+}
+
 TEST(Pin, RestrictsTheThreadAndWhatIsCounted) {
   const std::vector<int> before = allowed_cores();
   ASSERT_FALSE(before.empty());

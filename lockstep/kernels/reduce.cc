@@ -251,13 +251,61 @@ class Reduction {
   alignas(64) Acc sums_[kDepthMax][kBlockCount];
 };
 
+// The sum of two values of the type itself, in vectors: straight from memory to memory, which
+// matters where gradients are added. `to` and `other` may be the sources.
+template <class T, class Finish>
+void SumOfTwo(T* to, T* other, const T* a, const T* b, std::int64_t count, const Finish& finish,
+              bool stream) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto sum_at = [&](std::int64_t i) {
+    const auto sum = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+    if constexpr (std::is_same_v<Finish, Scale<T>>) {
+      return hn::Mul(sum, hn::Set(d, finish.factor));
+    } else {
+      return sum;
+    }
+  };
+  std::int64_t i = 0;
+  if (stream && reinterpret_cast<std::uintptr_t>(other) % (lanes * sizeof(T)) == 0) {
+    for (; i + lanes <= count; i += lanes) {
+      const auto sum = sum_at(i);
+      hn::StoreU(sum, d, to + i);
+      hn::Stream(sum, d, other + i);
+    }
+  } else {
+    for (; i + lanes <= count; i += lanes) {
+      const auto sum = sum_at(i);
+      hn::StoreU(sum, d, to + i);
+      hn::StoreU(sum, d, other + i);
+    }
+  }
+  for (; i < count; ++i) to[i] = other[i] = finish(Sum::apply<T>(a[i], b[i]));
+}
+
+// What SumOfTwo can do.
+template <class T, class Acc, class Op, class Finish>
+constexpr bool kHasVectorSum =
+    std::is_same_v<Op, Sum>&& std::is_same_v<T, Acc> && !std::is_same_v<T, bool> &&
+    (std::is_same_v<Finish, Keep> || std::is_same_v<Finish, Scale<T>>);
+
 template <class T, class Acc, class Convert, class Op, class Finish>
 void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> sources,
-              std::int64_t count, const Finish& finish) {
+              std::int64_t count, const Finish& finish, Stores others) {
+  const bool stream = others == Stores::past_cache;
+  if constexpr (kHasVectorSum<T, Acc, Op, Finish>) {
+    if (sources.size() == 2 && destinations.size() <= 2) {
+      SumOfTwo(
+          reinterpret_cast<T*>(destinations.front()), reinterpret_cast<T*>(destinations.back()),
+          reinterpret_cast<const T*>(sources[0].data), reinterpret_cast<const T*>(sources[1].data),
+          count, finish, stream && destinations.size() == 2);
+      if (stream) hwy::FlushStream();
+      return;
+    }
+  }
   using Result = std::conditional_t<std::is_same_v<Finish, Unfinished>, Acc, T>;
   Reduction<T, Acc, Convert, Op, Result, Finish> reduction(sources, finish);
   alignas(64) Result results[kBlockCount];
-  const bool stream = static_cast<std::size_t>(count) * sizeof(T) >= kStreamBytesMin;
   for (std::int64_t begin = 0; begin < count; begin += kBlockCount) {
     const std::int64_t block = std::min(kBlockCount, count - begin);
     reduction.Block(begin, block, results);
@@ -277,46 +325,46 @@ void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> 
 
 template <class T, class Acc, class Convert>
 void ReduceMean(std::span<std::byte* const> destinations, std::span<const Source> sources,
-                std::int64_t count, int mean_of) {
+                std::int64_t count, int mean_of, Stores others) {
   if constexpr (!std::is_same_v<Acc, bool>) {
     const bool power_of_two = (mean_of & (mean_of - 1)) == 0;
     if constexpr (std::is_floating_point_v<Acc>) {
       if (power_of_two) {
-        return ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count,
-                                              Scale<Acc>{Acc{1} / static_cast<Acc>(mean_of)});
+        return ReduceAs<T, Acc, Convert, Sum>(
+            destinations, sources, count, Scale<Acc>{Acc{1} / static_cast<Acc>(mean_of)}, others);
       }
     }
-    ReduceAs<T, Acc, Convert, Sum>(
-        destinations, sources, count,
-        Divide<Acc>{static_cast<typename Divide<Acc>::Divisor>(mean_of)});
+    ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count,
+                                   Divide<Acc>{static_cast<typename Divide<Acc>::Divisor>(mean_of)},
+                                   others);
   }
 }
 
 template <class T, class Acc, class Convert, class Op>
 void ReduceWith(std::span<std::byte* const> destinations, std::span<const Source> sources,
-                std::int64_t count, bool finish) {
+                std::int64_t count, bool finish, Stores others) {
   if (finish) {
-    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Keep());
+    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Keep(), others);
   } else {
-    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Unfinished());
+    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Unfinished(), others);
   }
 }
 
 template <class T, class Acc, class Convert>
 void ReduceOp(std::span<std::byte* const> destinations, std::span<const Source> sources,
-              std::int64_t count, Reduce op, int mean_of, bool finish) {
+              std::int64_t count, Reduce op, int mean_of, bool finish, Stores others) {
   switch (op) {
     case Reduce::mean:
-      if (finish) return ReduceMean<T, Acc, Convert>(destinations, sources, count, mean_of);
+      if (finish) return ReduceMean<T, Acc, Convert>(destinations, sources, count, mean_of, others);
       [[fallthrough]];
     case Reduce::sum:
-      return ReduceWith<T, Acc, Convert, Sum>(destinations, sources, count, finish);
+      return ReduceWith<T, Acc, Convert, Sum>(destinations, sources, count, finish, others);
     case Reduce::min:
-      return ReduceWith<T, Acc, Convert, Min>(destinations, sources, count, finish);
+      return ReduceWith<T, Acc, Convert, Min>(destinations, sources, count, finish, others);
     case Reduce::max:
-      return ReduceWith<T, Acc, Convert, Max>(destinations, sources, count, finish);
+      return ReduceWith<T, Acc, Convert, Max>(destinations, sources, count, finish, others);
     case Reduce::product:
-      return ReduceWith<T, Acc, Convert, Product>(destinations, sources, count, finish);
+      return ReduceWith<T, Acc, Convert, Product>(destinations, sources, count, finish, others);
     case Reduce::band:
     case Reduce::bor:
     case Reduce::bxor:
@@ -324,19 +372,20 @@ void ReduceOp(std::span<std::byte* const> destinations, std::span<const Source> 
   }
   if constexpr (std::is_integral_v<Acc>) {
     if (op == Reduce::band) {
-      return ReduceWith<T, Acc, Convert, And>(destinations, sources, count, finish);
+      return ReduceWith<T, Acc, Convert, And>(destinations, sources, count, finish, others);
     }
     if (op == Reduce::bor) {
-      return ReduceWith<T, Acc, Convert, Or>(destinations, sources, count, finish);
+      return ReduceWith<T, Acc, Convert, Or>(destinations, sources, count, finish, others);
     }
-    return ReduceWith<T, Acc, Convert, Xor>(destinations, sources, count, finish);
+    return ReduceWith<T, Acc, Convert, Xor>(destinations, sources, count, finish, others);
   }
 }
 
 void ReduceAny(std::span<std::byte* const> destinations, std::span<const Source> sources,
-               std::int64_t count, DType dtype, Reduce op, int mean_of, bool finish) {
+               std::int64_t count, DType dtype, Reduce op, int mean_of, bool finish,
+               Stores others) {
   const auto as = [&]<class T, class Acc, class Convert>() {
-    ReduceOp<T, Acc, Convert>(destinations, sources, count, op, mean_of, finish);
+    ReduceOp<T, Acc, Convert>(destinations, sources, count, op, mean_of, finish, others);
   };
   switch (dtype) {
     case DType::boolean:
@@ -376,22 +425,23 @@ HWY_EXPORT(ReduceAny);
 HWY_EXPORT(StreamBytes);
 
 void reduce(std::span<std::byte* const> destinations, std::span<const Source> sources,
-            std::int64_t count, DType dtype, Reduce op, int mean_of) {
+            std::int64_t count, DType dtype, Reduce op, int mean_of, Stores others) {
   LOCKSTEP_CHECK(!destinations.empty() && !sources.empty() && is_defined(op, dtype));
   if (count == 0) return;
-  HWY_DYNAMIC_DISPATCH(ReduceAny)(destinations, sources, count, dtype, op, mean_of, true);
+  HWY_DYNAMIC_DISPATCH(ReduceAny)(destinations, sources, count, dtype, op, mean_of, true, others);
 }
 
 void reduce_partial(std::byte* destination, std::span<const Source> sources, std::int64_t count,
                     DType dtype, Reduce op) {
   LOCKSTEP_CHECK(!sources.empty() && is_defined(op, dtype));
   if (count == 0) return;
-  HWY_DYNAMIC_DISPATCH(ReduceAny)({&destination, 1}, sources, count, dtype, op, 1, false);
+  HWY_DYNAMIC_DISPATCH(ReduceAny)
+  ({&destination, 1}, sources, count, dtype, op, 1, false, Stores::through_cache);
 }
 
-void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool stream) {
+void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, Stores stores) {
   if (bytes == 0 || destination == source) return;
-  if (stream && bytes >= kStreamBytesMin) {
+  if (stores == Stores::past_cache) {
     HWY_DYNAMIC_DISPATCH(StreamBytes)(destination, source, bytes);
   } else {
     std::memcpy(destination, source, bytes);

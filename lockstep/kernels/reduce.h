@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// From this many bytes per destination on, stores that bypass the cache pay.
-inline constexpr std::size_t kStreamBytesMin = 16 * 1024;
+// Stores that bypass the cache pay for what would not stay in it until it is read.
+enum class Stores : std::uint8_t { through_cache, past_cache };
 
 // A contribution: a value of the type that is reduced, or an unfinished sum (`partial`) of its
 // accumulation type. `level`: it stands for an aligned block of 2^level ranks.
@@ -31,17 +31,19 @@ struct Source {
 //  - f16 and bf16 are accumulated in f32 and rounded once, to nearest even.
 //  - min and max: NaN wins, whoever holds it. bool: sum and bor are or, product and band are and.
 // The reduction must be defined for the type (is_defined). A destination may be one of the sources
-// (then exactly, not shifted). The first destination is written through the cache; the others
-// bypass it when the piece is large, and are fenced before return.
+// (then exactly, not shifted). The first destination is written through the cache, `others` says
+// how the others are; all is fenced before return.
 void reduce(std::span<std::byte* const> destinations, std::span<const Source> sources,
-            std::int64_t count, DType dtype, Reduce op, int mean_of);
+            std::int64_t count, DType dtype, Reduce op, int mean_of,
+            Stores others = Stores::through_cache);
 
 // The same, not finished: the sum as it is, in the accumulation type.
 void reduce_partial(std::byte* destination, std::span<const Source> sources, std::int64_t count,
                     DType dtype, Reduce op);
 
-// Copies bytes; bypasses the cache on large pieces when `stream` is set, fenced before return.
-void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool stream);
+// Fenced before return.
+void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes,
+                Stores stores = Stores::through_cache);
 
 // IEEE conversions, round to nearest even.
 float f16_to_f32(std::uint16_t bits);

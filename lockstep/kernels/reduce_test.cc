@@ -80,7 +80,8 @@ void sweep(DType dtype, Reduce op) {
         destinations.push_back(m.data());
         sources.push_back({m.data()});
       }
-      reduce(destinations, sources, count, dtype, op, ranks);
+      reduce(destinations, sources, count, dtype, op, ranks,
+             count % 2 == 0 ? Stores::through_cache : Stores::past_cache);
       for (Guarded& m : memory) {
         EXPECT_EQ(std::memcmp(m.data(), expected.data(), bytes), 0)
             << to_string(dtype) << ' ' << to_string(op) << ' ' << count << ' ' << ranks;
@@ -281,7 +282,8 @@ TEST(CopyBytes, EverySizeAndAlignment) {
   for (const std::size_t bytes : {0ul, 1ul, 63ul, 64ul, 16383ul, 16384ul, 16401ul, 99'000ul}) {
     for (const std::size_t shift : {0ul, 1ul, 13ul}) {
       Guarded target(bytes, shift);
-      copy_bytes(target.data(), source.data() + shift, bytes, true);
+      copy_bytes(target.data(), source.data() + shift, bytes,
+                 shift == 1 ? Stores::through_cache : Stores::past_cache);
       EXPECT_EQ(std::memcmp(target.data(), source.data() + shift, bytes), 0);
       EXPECT_TRUE(target.intact());
     }

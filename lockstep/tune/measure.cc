@@ -114,9 +114,8 @@ void measure_memory(Prices& prices) {
                            }) /
                            static_cast<double>(kMemoryBytes * 2);
   prices.copied_byte_us =
-      sample_us([&] {
-        copy_bytes(destination, raw(left), static_cast<std::size_t>(kMemoryBytes), true);
-      }) /
+      sample_us(
+          [&] { copy_bytes(destination, raw(left), static_cast<std::size_t>(kMemoryBytes)); }) /
       static_cast<double>(kMemoryBytes);
 }
 
