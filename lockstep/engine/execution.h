@@ -103,12 +103,11 @@ class Execution {
   [[noreturn]] void disagree(int rank, const Announcement& theirs) const;
   std::byte* resolve(const Location& at) const;
   std::size_t bytes_of(const Location& at) const;
-  Stores stores_for(std::size_t bytes) const;
+  Stores stores_to(const Location& to, std::size_t bytes, StepKind kind) const;
   int local_index(int rank) const { return local_index_[static_cast<std::size_t>(rank)]; }
 
   const Fabric& fabric_;
   std::vector<int> local_index_;  // by rank; -1: on another host
-  const std::size_t past_cache_bytes_;
 
   Request request_;  // what must live longer (staging) the engine keeps
   const Plan* plan_ = nullptr;
