@@ -135,6 +135,9 @@ void Engine::prepare(Task& task, const Request& request) {
   task.started_ = false;
   task.error_.reset();
   task.done_.store(false, std::memory_order_relaxed);
+}
+
+void Engine::record(Task& task) {
   const Announcement& announcement = task.decision_.announcement;
   task.ticket_ = recorder_.submitted(
       announcement, task.decision_.algorithm->name,
@@ -147,6 +150,7 @@ Work Engine::enqueue(const Request& request) {
   if (task == nullptr) task = std::make_unique<Task>(this);
   const std::lock_guard lock(mutex_);
   prepare(*task, request);
+  record(*task);
   queue_.push_back(task.get());
   task->retain();
   Work work(task.release());  // before somebody else can complete the task and let go of it
@@ -178,13 +182,19 @@ void Engine::run_alone(const Request& request) {
     prepare(task, request);
   }
   driven_.assign(1, &task);
+  bool is_recorded = false;
   try {
-    while (!advance(task)) {
+    bool is_complete = advance(task);
+    record(task);  // now that the others need not wait for it
+    is_recorded = true;
+    while (!is_complete) {
       block();
       if (failed_.load(std::memory_order_relaxed)) throw *failure();
+      is_complete = advance(task);
     }
     complete(task);
   } catch (const std::exception&) {
+    if (!is_recorded) record(task);
     fail_task(task);
     write_record();
     driven_.clear();

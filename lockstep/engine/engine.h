@@ -82,6 +82,7 @@ class Engine {
   struct Pool;
 
   void prepare(Task& task, const Request& request);
+  void record(Task& task);
   Work enqueue(const Request& request);
   std::uint64_t number_of(const Request& request);
   void wait_for(Task& task);
