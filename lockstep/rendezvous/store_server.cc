@@ -329,9 +329,12 @@ class StoreServer::Loop {
     return encode({FrameType::left, writer.bytes()});
   }
 
+  // At once: what an exchange gathers is long, and a copy for every rank would be much memory.
   void tell_all(const std::string& bytes) {
     for (Connection* member : members_) {
-      if (member != nullptr) send(*member, bytes);
+      if (member == nullptr) continue;
+      send(*member, bytes);
+      flush(*member);
     }
   }
 
@@ -346,6 +349,7 @@ class StoreServer::Loop {
         if (put == 0) return;  // later
         connection.out.erase(0, put);
       }
+      if (connection.out.empty()) connection.out.shrink_to_fit();
     } catch (const Error&) {
       return;  // its closing will be read
     }
