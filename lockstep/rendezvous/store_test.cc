@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "lockstep/base/error_of.h"
 #include "lockstep/rendezvous/frames.h"
 #include "lockstep/rendezvous/store_client.h"
 #include "lockstep/rendezvous/store_server.h"
@@ -39,16 +40,6 @@ struct Job {
   std::uint16_t port = 0;
   std::unique_ptr<StoreServer> server;
 };
-
-Error error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(Code::io, "no error");
-}
 
 TEST(Store, ExchangesInRankOrderManyTimes) {
   constexpr int kRanks = 8;

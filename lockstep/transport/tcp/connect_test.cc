@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/error_of.h"
 #include "lockstep/transport/tcp/acceptor.h"
 #include "lockstep/transport/tcp/dialer.h"
 #include "lockstep/transport/tcp/tcp_link.h"
@@ -23,16 +23,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kGroup = 42;
-
-Error error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(Code::io, "no error");
-}
 
 std::string describe(const Announcement&) {
   return "an operation";
