@@ -11,7 +11,7 @@
 #include "lockstep/base/checksum.h"
 #include "lockstep/base/error.h"
 #include "lockstep/transport/tcp/message.h"
-#include "lockstep/transport/tcp/tcp_link.h"
+#include "lockstep/transport/tcp/stream_link.h"
 
 namespace {
 
@@ -27,7 +27,7 @@ void through_a_link(std::span<const std::uint8_t> bytes) {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0) return;
   const Fd peer(fds[0]);
-  TcpLink link(Stream(Fd(fds[1])), 0, 1, describe);
+  StreamLink link(Stream(Fd(fds[1])), 0, 1, describe);
   std::array<std::byte, 16> landed;
   link.receive(landed, {});
   link.receive(landed, {});

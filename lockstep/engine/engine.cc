@@ -348,9 +348,11 @@ bool Engine::advance(Task& task) {
 }
 
 void Engine::check_departed(Task& task) {
-  if (task.execution_.laggard() < 0) return;  // a link notices by itself
   const std::lock_guard lock(mutex_);
   for (const int rank : task.execution_.blocked_on()) {
+    const Link* link = fabric_.links[static_cast<std::size_t>(rank)];
+    const bool notices = task.execution_.laggard() < 0 && link->fd() >= 0;
+    if (notices) continue;
     if (const auto left = left_.find(rank); left != left_.end()) {
       fail(Code::peer_lost, "rank {} waits in {} for rank {}, which {}", fabric_.rank,
            describe(task.decision_.announcement), rank, left->second);
@@ -359,19 +361,7 @@ void Engine::check_departed(Task& task) {
 }
 
 bool Engine::at_barrier_only() const {
-  if (driven_.size() != 1 || driven_[0]->execution_.laggard() < 0) return false;
-  for (const Link* link : fabric_.links) {
-    if (link != nullptr && link->wanted_events() != 0) return false;
-  }
-  return true;
-}
-
-void Engine::add_link_fds(std::vector<pollfd>& fds) const {
-  for (const Link* link : fabric_.links) {
-    if (link != nullptr && link->wanted_events() != 0) {
-      fds.push_back({link->fd(), link->wanted_events(), 0});
-    }
-  }
+  return driven_.size() == 1 && driven_[0]->execution_.laggard() >= 0 && !fabric_.is_link_waiting();
 }
 
 int Engine::patience_ms() const {
@@ -393,10 +383,10 @@ void Engine::block() {
   }
   // Awake for a while after the last move, then asleep.
   std::uint64_t moves = 0;
-  bool at_barrier = false;
+  bool mixed = false;
   for (const Task* task : driven_) {
     moves += task->execution_.moves();
-    at_barrier = at_barrier || task->execution_.laggard() >= 0;
+    mixed = mixed || task->execution_.laggard() >= 0;
   }
   const std::int64_t now = now_us();
   if (moves != moves_) {
@@ -406,8 +396,15 @@ void Engine::block() {
   if (now - moved_us_ < std::min(options_.spin, kLinkSpin).count() && !failed_.load()) return;
   poll_fds_.clear();
   poll_fds_.push_back({abort_fd_.get(), POLLIN, 0});
-  add_link_fds(poll_fds_);
-  ::poll(poll_fds_.data(), poll_fds_.size(), at_barrier ? kMixedWaitMs : patience_ms());
+  const std::size_t channels = fabric_.add_link_fds(poll_fds_);
+  if (channels > 0 && poll_fds_.size() == 1 && !mixed) {
+    const auto idle = [this] { return !failed_.load() && !fabric_.is_link_ready(); };
+    const int time_ms = std::min(patience_ms(), kArenaWaitMsMax);
+    fabric_.arena->listen(idle, std::chrono::milliseconds(time_ms));
+    return;
+  }
+  mixed = mixed || channels > 0;
+  ::poll(poll_fds_.data(), poll_fds_.size(), mixed ? kMixedWaitMs : patience_ms());
 }
 
 void Engine::finish(Task* task, std::optional<Error> error) {
@@ -577,8 +574,7 @@ int Engine::progress(std::vector<pollfd>& fds) {
                               std::chrono::microseconds(0));
       return 0;
     }
-    add_link_fds(fds);
-    const bool mixed = driven_[0]->execution_.laggard() >= 0;
+    const bool mixed = fabric_.add_link_fds(fds) > 0 || driven_[0]->execution_.laggard() >= 0;
     return mixed ? kMixedWaitMs : std::min(patience_ms(), 1000);
   }
   if (takeover_ms > 0 && coarse_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;

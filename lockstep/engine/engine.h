@@ -99,7 +99,6 @@ class Engine {
   // Sleeps until something may have moved. Whether an arena or links are waited for decides how.
   void block();
   bool at_barrier_only() const;
-  void add_link_fds(std::vector<pollfd>& fds) const;
   int patience_ms() const;
   void finish_all();
   void write_record();

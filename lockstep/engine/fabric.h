@@ -1,6 +1,8 @@
 // What the ranks of a group are connected by, as the engine sees it.
 #pragma once
 
+#include <poll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,6 +28,12 @@ struct Fabric {
   Arena* arena = nullptr;         // of this host's ranks; null when this rank is alone on its host
   std::size_t scratch_bytes = 0;  // of each rank in its arena; the same on all hosts
   std::vector<Link*> links;       // by rank; null for this rank, and for all when there are none
+
+  bool is_link_waiting() const;
+  // A link through the arena waits, and need not.
+  bool is_link_ready() const;
+  // What the links wait for; how many wait that have no descriptor.
+  std::size_t add_link_fds(std::vector<pollfd>& fds) const;
 };
 
 }  // namespace lockstep

@@ -6,8 +6,10 @@
 #include <set>
 #include <thread>
 
+#include "lockstep/engine/execution.h"
 #include "lockstep/group/shared_block.h"
 #include "lockstep/plan/cutting.h"
+#include "lockstep/transport/tcp/stream_link.h"
 #include "lockstep/transport/wire.h"
 
 namespace lockstep {
@@ -309,6 +311,12 @@ void Group::Impl::connect_arena(const Exchange& exchange) {
       std::make_unique<Arena>(std::move(memory), static_cast<int>(index), ranks, kScratchBytes);
   // The first rank may not close its memory before all have opened it.
   exchange("");
+  for (std::size_t i = 0; i < local_.size(); ++i) {
+    if (local_[i] == rank_) continue;
+    const Channel channel(arena_.get(), static_cast<int>(index), static_cast<int>(i));
+    links_[static_cast<std::size_t>(local_[i])] =
+        std::make_unique<StreamLink>(Stream(channel), rank_, local_[i], describe);
+  }
 }
 
 // Every rank of this host has a core, also where they share no memory.

@@ -4,7 +4,7 @@
 #include "lockstep/engine/execution.h"
 #include "lockstep/transport/interface.h"
 #include "lockstep/transport/tcp/dialer.h"
-#include "lockstep/transport/tcp/tcp_link.h"
+#include "lockstep/transport/tcp/stream_link.h"
 #include "lockstep/transport/wire.h"
 
 namespace lockstep {
@@ -36,7 +36,7 @@ std::vector<std::unique_ptr<Link>> Mesh::links(std::uint64_t group, const std::v
     } else {
       source = std::make_unique<Awaited>(acceptor_.get(), group, peer);
     }
-    links[index] = std::make_unique<TcpLink>(std::move(source), own, peer, describe);
+    links[index] = std::make_unique<StreamLink>(std::move(source), own, peer, describe);
   }
   return links;
 }

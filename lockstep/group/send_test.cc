@@ -83,6 +83,48 @@ TEST_P(SendOnEachTransport, BlockingOnesGoFromRankToRank) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+TEST_P(SendOnEachTransport, WhoSleepsInAReceiveIsWoken) {
+  const auto errors = run_ranks(2, GetParam(), [](Group& group) {
+    auto values = numbers(1'000'000, 1);  // longer than what a socket or ring holds
+    for (int i = 0; i < 5; ++i) {
+      const int late = i % 2;
+      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const auto start = std::chrono::steady_clock::now();
+      if (group.rank() == 1) group.send(view(values), 0);
+      if (group.rank() == 0) group.receive(view(values), 1);
+      const auto took = std::chrono::steady_clock::now() - start;
+      EXPECT_LT(took, std::chrono::seconds(2));
+      EXPECT_EQ(values, numbers(1'000'000, 1));
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST_P(SendOnEachTransport, WhatWasSentBeforeLeavingArrivesAndThenTheRankIsNamed) {
+  const auto errors = run_ranks(2, GetParam(), [](Group& group) {
+    auto values = numbers(1000, group.rank());
+    if (group.rank() == 1) return group.send(view(values), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    group.receive(view(values), 1);
+    EXPECT_EQ(values, numbers(1000, 1));
+    group.receive(view(values), 1);
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 1"));
+  EXPECT_THAT(errors[1], IsEmpty());
+}
+
+TEST_P(SendOnEachTransport, AFailureElsewhereEndsAReceive) {
+  const auto errors = run_ranks(3, GetParam(), [](Group& group) {
+    auto values = numbers(1000, group.rank());
+    if (group.rank() == 0) group.receive(view(values), 1);
+    if (group.rank() == 1) group.receive(view(values), 2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    group.receive(view(values), 99);  // refused: this rank ends
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank"));
+  EXPECT_THAT(errors[1], HasSubstr("rank 2"));
+}
+
 TEST_P(SendOnEachTransport, AnotherLengthIsAnErrorThatNamesBoth) {
   const auto errors = run_ranks(2, GetParam(), [](Group& group) {
     auto values = numbers(group.rank() == 0 ? 41 : 43, 0);

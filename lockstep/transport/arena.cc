@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <type_traits>
@@ -33,6 +35,14 @@ constexpr std::size_t kApartBytes = 3 * kPageBytes;
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// Of each pair. Memory is there once it is used; what many ranks could use at most must not be too
+// much.
+std::size_t ring_bytes(int ranks) {
+  constexpr std::size_t kBytesMin = 8 << 10, kBytesMax = 256 << 10, kAllBytesMax = 4 << 20;
+  return std::clamp(std::bit_floor(kAllBytesMax / static_cast<std::size_t>(ranks)), kBytesMin,
+                    kBytesMax);
 }
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
@@ -192,11 +202,14 @@ struct alignas(128) Arena::Slot {
   Line lines[2];
   Bulletin bulletins[2];              // this operation and the last
   std::atomic<std::uint32_t> fences;  // this rank cannot order the stores of others: they must
+  std::atomic<std::uint32_t> bell;    // how often it was rung
+  std::atomic<std::uint32_t> asleep;  // this rank sleeps until it is
 };
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
-  return round_up(static_cast<std::size_t>(ranks) * sizeof(Slot)) +
-         2 * static_cast<std::size_t>(ranks) * scratch_bytes;
+  const auto count = static_cast<std::size_t>(ranks);
+  return round_up(count * sizeof(Slot)) + round_up(2 * count * scratch_bytes) +
+         count * count * Ring::bytes_for(ring_bytes(ranks));
 }
 
 Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
@@ -246,15 +259,21 @@ void Arena::share_fences() {
 #endif
 }
 
-std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
-  if (barriers_ == 0) {  // all have made their arenas
-    for (int rank = 0; rank < ranks_; ++rank) fenced_ = fenced_ || slot(rank).fences.load() != 0;
+// All have made their arenas when this is asked for the first time.
+bool Arena::must_fence() const {
+  if (!fenced_) {
+    fenced_ = false;
+    for (int rank = 0; rank < ranks_; ++rank) fenced_ = *fenced_ || slot(rank).fences.load() != 0;
   }
+  return *fenced_;
+}
+
+std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
   ++barriers_;
   Line& own = line(rank_, barriers_);
   own.fingerprint.store(fingerprint, std::memory_order_relaxed);
   std::uint32_t sleepers = 0;
-  if (fenced_) {
+  if (must_fence()) {
     own.barrier.store(barriers_, std::memory_order_seq_cst);
     sleepers = own.sleepers.load(std::memory_order_seq_cst);
   } else {
@@ -304,7 +323,7 @@ void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds 
     }
   }
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  if (!fenced_) ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  order_stores_of_others();
   const std::uint32_t seen = other.barrier.load(std::memory_order_seq_cst);
   if (!reached(seen, barrier)) {
     const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
@@ -313,7 +332,49 @@ void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds 
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
+Ring Arena::ring(int from, int to) const {
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  const std::size_t index = static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
+  const std::size_t capacity = ring_bytes(ranks_);
+  return {memory_.data() + round_up(ranks * sizeof(Slot)) + round_up(2 * ranks * scratch_bytes_) +
+              index * Ring::bytes_for(capacity),
+          capacity};
+}
+
+void Arena::ring_bell(int rank) const {
+  Slot& other = slot(rank);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  // Changed by nothing, it is in order with the sleeper's change.
+  const std::uint32_t asleep = must_fence() ? other.asleep.fetch_add(0, std::memory_order_seq_cst)
+                                            : other.asleep.load(std::memory_order_relaxed);
+  if (asleep == 0) return;
+  other.bell.fetch_add(1, std::memory_order_seq_cst);
+  futex(&other.bell, FUTEX_WAKE, INT32_MAX, nullptr);
+}
+
+void Arena::listen(const std::function<bool()>& idle, std::chrono::milliseconds time) const {
+  Slot& own = slot(rank_);
+  const std::uint32_t seen = own.bell.load(std::memory_order_seq_cst);
+  for (int i = 0; i < kYields; ++i) {
+    ::sched_yield();
+    if (!idle()) return;
+  }
+  own.asleep.fetch_add(1, std::memory_order_seq_cst);
+  order_stores_of_others();
+  if (idle()) {
+    const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
+    futex(&own.bell, FUTEX_WAIT, seen, &timeout);
+  }
+  own.asleep.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Arena::order_stores_of_others() const {
+  if (!must_fence()) ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
 void Arena::wake_all() const {
+  slot(rank_).bell.fetch_add(1);
+  futex(&slot(rank_).bell, FUTEX_WAKE, INT32_MAX, nullptr);
   for (int rank = 0; rank < ranks_; ++rank) {
     for (Line& line : slot(rank).lines) futex(&line.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
   }

@@ -15,11 +15,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "lockstep/env/fd.h"
 #include "lockstep/transport/announcement.h"
+#include "lockstep/transport/ring.h"
 
 namespace lockstep {
 
@@ -97,12 +99,23 @@ class Arena {
                 std::chrono::microseconds spin) const;
   void wake_all() const;
 
+  // Bytes from `from` to `to`, of which this rank is one.
+  Ring ring(int from, int to) const;
+  // Wakes `rank` if it sleeps in listen(): there is something in a ring for it, or room.
+  void ring_bell(int rank) const;
+  // Sleeps until somebody rings this rank's bell, wake_all() was called, or the time is over.
+  // `idle` says once more whether there is nothing, when nobody can overlook any more that it
+  // sleeps.
+  void listen(const std::function<bool()>& idle, std::chrono::milliseconds time) const;
+
  private:
   struct Line;
   struct Slot;
   Slot& slot(int rank) const;
   Line& line(int rank, std::uint32_t barrier) const;
   void share_fences();
+  bool must_fence() const;
+  void order_stores_of_others() const;
 
   const SharedMemory memory_;
   const int rank_;
@@ -110,7 +123,7 @@ class Arena {
   const std::size_t scratch_bytes_;
   std::uint32_t barriers_ = 0;
   unsigned turns_ = 0;
-  bool fenced_ = false;
+  mutable std::optional<bool> fenced_;
 };
 
 }  // namespace lockstep

@@ -34,9 +34,12 @@ class Link {
   virtual std::int64_t sent() const = 0;
   virtual std::int64_t received() const = 0;
 
-  // What poll(2) should watch while something is under way.
+  // What poll(2) should watch while something is under way; -1: nothing, the link goes through the
+  // arena, where Arena::listen() waits, and is_ready() says whether progress() would move
+  // something.
   virtual int fd() const = 0;
   virtual short wanted_events() const = 0;
+  virtual bool is_ready() const = 0;
 };
 
 }  // namespace lockstep

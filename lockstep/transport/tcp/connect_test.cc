@@ -14,7 +14,7 @@
 #include "lockstep/base/error_of.h"
 #include "lockstep/transport/tcp/acceptor.h"
 #include "lockstep/transport/tcp/dialer.h"
-#include "lockstep/transport/tcp/tcp_link.h"
+#include "lockstep/transport/tcp/stream_link.h"
 
 namespace lockstep {
 namespace {
@@ -35,14 +35,14 @@ struct Two {
       : acceptor(std::make_unique<Acceptor>(listen_on(host, 0), of_0, "rank 0")),
         address(acceptor->address()) {
     acceptor->open(kGroup);
-    zero = std::make_unique<TcpLink>(std::make_unique<Awaited>(acceptor.get(), kGroup, 1), 0, 1,
-                                     describe);
+    zero = std::make_unique<StreamLink>(std::make_unique<Awaited>(acceptor.get(), kGroup, 1), 0, 1,
+                                        describe);
     one = dial(host, of_1, kGroup);
   }
-  std::unique_ptr<TcpLink> dial(const std::string& host, const JobKey& key,
-                                std::uint64_t group) const {
+  std::unique_ptr<StreamLink> dial(const std::string& host, const JobKey& key,
+                                   std::uint64_t group) const {
     auto dialer = std::make_unique<Dialer>(address, host, Hello{Purpose::data, 1, group}, key);
-    return std::make_unique<TcpLink>(std::move(dialer), 1, 0, describe);
+    return std::make_unique<StreamLink>(std::move(dialer), 1, 0, describe);
   }
   // As the engine does: progress, then poll(2) what the links ask for.
   void drive(const std::function<bool()>& until) const {
@@ -50,7 +50,7 @@ struct Two {
     while (!until()) {
       ASSERT_FALSE(deadline.passed());
       std::vector<pollfd> fds;
-      for (TcpLink* link : {zero.get(), one.get()}) {
+      for (StreamLink* link : {zero.get(), one.get()}) {
         if (link == nullptr || link->wanted_events() == 0) continue;
         link->progress();
         if (link->wanted_events() != 0) fds.push_back({link->fd(), link->wanted_events(), 0});
@@ -61,8 +61,8 @@ struct Two {
 
   std::unique_ptr<Acceptor> acceptor;
   SocketAddress address;
-  std::unique_ptr<TcpLink> zero;
-  std::unique_ptr<TcpLink> one;
+  std::unique_ptr<StreamLink> zero;
+  std::unique_ptr<StreamLink> one;
 };
 
 std::span<std::byte> bytes_of(std::vector<int>& values) {
@@ -99,7 +99,7 @@ TEST(Connect, OnFirstUseFromEitherSideInClearAndEncrypted) {
 TEST(Connect, NothingPacesWhatStaysOnThisHost) {
   Two two;
   exchange(two);
-  for (const TcpLink* link : {two.zero.get(), two.one.get()}) {
+  for (const StreamLink* link : {two.zero.get(), two.one.get()}) {
     std::array<char, 16> name{};
     socklen_t bytes = name.size();
     ASSERT_EQ(::getsockopt(link->fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes), 0);
@@ -134,7 +134,7 @@ TEST(Connect, ANewGroupsConnectionWaitsForItsLink) {
   std::optional<Stream> stream;
   while (!stream && !deadline.passed()) stream = two.acceptor->take(kGroup + 1, 1);
   ASSERT_TRUE(stream);
-  TcpLink link(std::move(*stream), 0, 1, describe);
+  StreamLink link(std::move(*stream), 0, 1, describe);
   link.receive(bytes_of(got), {});
   while (link.received() == 0 && !deadline.passed()) link.progress();
   EXPECT_EQ(got, sent);

@@ -24,6 +24,7 @@ Stream::Stream(Fd socket, std::shared_ptr<const TlsContext> context, End end)
       tls_(std::make_unique<TlsSession>(std::move(context), socket_.get(), end)) {}
 
 std::size_t Stream::read(std::span<std::byte> first, std::span<std::byte> second) {
+  if (channel_) return channel_->read(first, second);
   if (tls_) return tls_->read(first.empty() ? second : first);
   ssize_t got = 0;
   if (first.empty() || second.empty()) {
@@ -45,6 +46,7 @@ std::size_t Stream::read(std::span<std::byte> first, std::span<std::byte> second
 }
 
 std::size_t Stream::write(std::span<const std::byte> first, std::span<const std::byte> second) {
+  if (channel_) return channel_->write(first, second);
   if (tls_) return write_encrypted(first, second);
   iovec parts[2] = {{const_cast<std::byte*>(first.data()), first.size()},
                     {const_cast<std::byte*>(second.data()), second.size()}};

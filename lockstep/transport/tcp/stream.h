@@ -1,16 +1,18 @@
-// Stream: the bytes of one connected socket, in clear or encrypted; who reads and writes it cannot
-// tell which. JobKey: what opens one.
+// Stream: the bytes of one connected socket, in clear or encrypted, or of a channel in shared
+// memory; who reads and writes it cannot tell which. JobKey: what opens one over a socket.
 //
 // Thread rule: a stream belongs to one thread at a time; a key may be used from any.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "lockstep/env/fd.h"
+#include "lockstep/transport/channel.h"
 #include "lockstep/transport/tcp/tls.h"
 
 namespace lockstep {
@@ -21,6 +23,8 @@ class Stream {
   // In clear.
   explicit Stream(Fd socket) : socket_(std::move(socket)) {}
   Stream(Fd socket, std::shared_ptr<const TlsContext> context, End end);
+  // Within a host: there is no descriptor to wait for then, but Arena::listen().
+  explicit Stream(const Channel& channel) : channel_(channel) {}
 
   // Bytes moved without blocking; 0: none now, until poll(2) reports read_events() or
   // write_events(). `first` comes before `second`; after a write of 0 the next one must begin with
@@ -32,6 +36,9 @@ class Stream {
 
   short read_events() const;
   short write_events() const;
+  // Of a channel: whether a read or write would move something.
+  bool can_read() const { return channel_ && channel_->can_read(); }
+  bool can_write() const { return channel_ && channel_->can_write(); }
   int fd() const { return socket_.get(); }
   const Fd& socket() const { return socket_; }
   bool valid() const { return socket_.valid(); }
@@ -42,6 +49,7 @@ class Stream {
 
   Fd socket_;
   std::unique_ptr<TlsSession> tls_;
+  std::optional<Channel> channel_;
 };
 
 // The secret of a job and whether its connections are encrypted. Copies are cheap.

@@ -1,4 +1,4 @@
-#include "lockstep/transport/tcp/tcp_link.h"
+#include "lockstep/transport/tcp/stream_link.h"
 
 #include <algorithm>
 
@@ -7,17 +7,17 @@
 
 namespace lockstep {
 
-TcpLink::TcpLink(Stream stream, int rank, int peer, Describe describe)
+StreamLink::StreamLink(Stream stream, int rank, int peer, Describe describe)
     : rank_(rank), peer_(peer), describe_(describe), stream_(std::move(stream)) {}
 
-TcpLink::TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe)
+StreamLink::StreamLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe)
     : rank_(rank), peer_(peer), describe_(describe), source_(std::move(source)) {}
 
-TcpLink::~TcpLink() {
+StreamLink::~StreamLink() {
   if (stream_.valid()) discard_unread(stream_.socket());
 }
 
-std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
+std::int64_t StreamLink::send(std::span<const std::byte> bytes, const Announcement& operation) {
   outgoing_.push({encode_header({operation, bytes.size(), false}), bytes, 0, false});
   const auto& last = sent_in_[(remembered_ + kRemembered - 1) % kRemembered];
   if (!operation.is_pairwise() && (remembered_ == 0 || last != operation)) {
@@ -26,23 +26,27 @@ std::int64_t TcpLink::send(std::span<const std::byte> bytes, const Announcement&
   return ++sends_;
 }
 
-void TcpLink::ask(const Announcement& operation) {
+void StreamLink::ask(const Announcement& operation) {
   outgoing_.push({encode_header({operation, 0, true}), {}, 0, true});
 }
 
-std::int64_t TcpLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
+std::int64_t StreamLink::receive(std::span<std::byte> bytes, const Announcement& operation) {
   incoming_.push({operation, bytes});
   return ++receives_;
 }
 
-short TcpLink::wanted_events() const {
+short StreamLink::wanted_events() const {
   if (outgoing_.empty() && incoming_.empty()) return 0;
   if (source_) return source_->wanted_events();
   return static_cast<short>((outgoing_.empty() ? 0 : stream_.write_events()) |
                             (incoming_.empty() ? 0 : stream_.read_events()));
 }
 
-void TcpLink::progress() {
+bool StreamLink::is_ready() const {
+  return (!outgoing_.empty() && stream_.can_write()) || (!incoming_.empty() && stream_.can_read());
+}
+
+void StreamLink::progress() {
   if (outgoing_.empty() && incoming_.empty()) return;
   if (source_ && !connect()) return;
   try {
@@ -56,7 +60,7 @@ void TcpLink::progress() {
   }
 }
 
-bool TcpLink::connect() {
+bool StreamLink::connect() {
   try {
     std::optional<Stream> stream = source_->progress();
     if (!stream) return false;
@@ -69,7 +73,7 @@ bool TcpLink::connect() {
   }
 }
 
-void TcpLink::progress_sends() {
+void StreamLink::progress_sends() {
   while (!outgoing_.empty()) {
     Outgoing& message = outgoing_.front();
     const std::size_t of_header = std::min(message.done, kMessageHeaderBytes);
@@ -85,7 +89,7 @@ void TcpLink::progress_sends() {
   }
 }
 
-void TcpLink::progress_receives() {
+void StreamLink::progress_receives() {
   while (!incoming_.empty()) {
     const Incoming& message = incoming_.front();
     const std::size_t of_header = std::min(in_done_, kMessageHeaderBytes);
@@ -108,7 +112,7 @@ void TcpLink::progress_receives() {
 }
 
 // What was read behind a question is the beginning of a message.
-void TcpLink::pass_over(const Incoming& message) {
+void StreamLink::pass_over(const Incoming& message) {
   const std::size_t behind = in_done_ - kMessageHeaderBytes;
   const std::size_t of_header = std::min(behind, kMessageHeaderBytes);
   const auto begin = message.bytes.begin();
@@ -117,7 +121,7 @@ void TcpLink::pass_over(const Incoming& message) {
   in_done_ = behind;
 }
 
-bool TcpLink::check_header(const Incoming& expected) {
+bool StreamLink::check_header(const Incoming& expected) {
   const std::optional<Message> theirs = decode_header(header_);
   if (!theirs) {
     fail(Code::corrupt, "rank {} got bytes from rank {} that are no message of Lockstep", rank_,
@@ -139,15 +143,15 @@ bool TcpLink::check_header(const Incoming& expected) {
 }
 
 // A peer may still be in an operation that this rank has left, since it only had to send in it.
-const Announcement& TcpLink::own_like(const Announcement& theirs,
-                                      const Announcement& expected) const {
+const Announcement& StreamLink::own_like(const Announcement& theirs,
+                                         const Announcement& expected) const {
   for (std::size_t i = 0; i < std::min(remembered_, kRemembered); ++i) {
     if (sent_in_[i].sequence == theirs.sequence && sent_in_[i] != theirs) return sent_in_[i];
   }
   return expected;
 }
 
-void TcpLink::disagree(const Announcement& own, const Announcement& theirs) const {
+void StreamLink::disagree(const Announcement& own, const Announcement& theirs) const {
   fail(Code::invalid_argument, "the ranks do not agree: rank {} is in {}, rank {} in {}", rank_,
        describe_(own), peer_, describe_(theirs));
 }

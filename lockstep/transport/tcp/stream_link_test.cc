@@ -1,4 +1,4 @@
-#include "lockstep/transport/tcp/tcp_link.h"
+#include "lockstep/transport/tcp/stream_link.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,12 +23,12 @@ struct Pair {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     raw = fds[0];
-    a = std::make_unique<TcpLink>(Stream(Fd(fds[0])), 0, 1, describe);
-    b = std::make_unique<TcpLink>(Stream(Fd(fds[1])), 1, 0, describe);
+    a = std::make_unique<StreamLink>(Stream(Fd(fds[0])), 0, 1, describe);
+    b = std::make_unique<StreamLink>(Stream(Fd(fds[1])), 1, 0, describe);
   }
   int raw = -1;
-  std::unique_ptr<TcpLink> a;
-  std::unique_ptr<TcpLink> b;
+  std::unique_ptr<StreamLink> a;
+  std::unique_ptr<StreamLink> b;
 };
 
 std::span<const std::byte> bytes_of(const std::vector<int>& values) {
@@ -38,7 +38,7 @@ std::span<std::byte> bytes_of(std::vector<int>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-TEST(TcpLink, MovesMessagesOfAnySizeBothWaysInOrder) {
+TEST(StreamLink, MovesMessagesOfAnySizeBothWaysInOrder) {
   Pair pair;
   Announcement operation;
   std::vector<int> large(1'000'000), small(3), empty, large_in(1'000'000), small_in(3), empty_in;
@@ -70,7 +70,7 @@ TEST(TcpLink, MovesMessagesOfAnySizeBothWaysInOrder) {
   EXPECT_EQ(pair.a->wanted_events(), 0);
 }
 
-TEST(TcpLink, AnotherOperationIsRefusedWithBothSidesNamed) {
+TEST(StreamLink, AnotherOperationIsRefusedWithBothSidesNamed) {
   Pair pair;
   std::vector<int> values(4), in(4);
   Announcement mine, theirs;
@@ -90,7 +90,7 @@ TEST(TcpLink, AnotherOperationIsRefusedWithBothSidesNamed) {
   }
 }
 
-TEST(TcpLink, GarbageAndAGonePeerAreErrors) {
+TEST(StreamLink, GarbageAndAGonePeerAreErrors) {
   Pair pair;
   std::vector<int> in(4);
   const std::string garbage(64, 'x');
@@ -114,7 +114,7 @@ TEST(TcpLink, GarbageAndAGonePeerAreErrors) {
   }
 }
 
-TEST(TcpLink, AQuestionTellsThoseWhoWaitInSomethingElse) {
+TEST(StreamLink, AQuestionTellsThoseWhoWaitInSomethingElse) {
   Pair pair;
   std::vector<int> in(4);
   Announcement of_root_0{.sequence = 7, .operation = 4, .root = 0, .count = 4};
@@ -127,7 +127,7 @@ TEST(TcpLink, AQuestionTellsThoseWhoWaitInSomethingElse) {
   EXPECT_THROW(pair.a->progress(), Error);
 }
 
-TEST(TcpLink, OtherQuestionsArePassedOver) {
+TEST(StreamLink, OtherQuestionsArePassedOver) {
   Pair pair;
   std::vector<int> values = {1, 2, 3, 4}, in(4);
   const Announcement before{.sequence = 6, .count = 4}, now{.sequence = 7, .count = 4};
@@ -148,7 +148,7 @@ TEST(TcpLink, OtherQuestionsArePassedOver) {
   EXPECT_EQ(in, values);
 }
 
-TEST(TcpLink, WhoIsAheadNamesWhatItWasInThen) {
+TEST(StreamLink, WhoIsAheadNamesWhatItWasInThen) {
   Pair pair;
   std::vector<int> values(4), in(4);
   const Announcement mine{.sequence = 7, .operation = 1, .root = 0, .count = 41};

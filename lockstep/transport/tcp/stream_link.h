@@ -1,5 +1,5 @@
-// A Link over one TCP connection, which is made when the first message is due. Each message is a
-// 64-byte header and its bytes: docs/wire-format.md.
+// A Link over one stream: a TCP connection, which is made when the first message is due, or a
+// channel in shared memory. Each message is a 64-byte header and its bytes: docs/wire-format.md.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-class TcpLink final : public Link {
+class StreamLink final : public Link {
  public:
   // `describe` turns an announcement into words for messages ("all_reduce number 4 of f32[10]").
   using Describe = std::string (*)(const Announcement&);
-  TcpLink(Stream stream, int rank, int peer, Describe describe);
-  TcpLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe);
+  StreamLink(Stream stream, int rank, int peer, Describe describe);
+  StreamLink(std::unique_ptr<StreamSource> source, int rank, int peer, Describe describe);
   // A question may be left that nobody reads.
-  ~TcpLink() override;
+  ~StreamLink() override;
 
   std::int64_t send(std::span<const std::byte> bytes, const Announcement& operation) override;
   std::int64_t receive(std::span<std::byte> bytes, const Announcement& operation) override;
@@ -30,6 +30,7 @@ class TcpLink final : public Link {
   std::int64_t received() const override { return received_; }
   int fd() const override { return source_ ? source_->fd() : stream_.fd(); }
   short wanted_events() const override;
+  bool is_ready() const override;
 
  private:
   struct Outgoing {
