@@ -56,11 +56,6 @@ StallWatch::Event StallWatch::look(std::uint64_t operation, std::uint64_t mark) 
   return Event::stalled;
 }
 
-bool StallWatch::complete() {
-  watching_ = false;
-  return end_stall();
-}
-
 bool StallWatch::end_stall() {
   if (!stalled_) return false;
   stalled_s_ = seconds(now_() - *since_);

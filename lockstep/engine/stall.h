@@ -31,7 +31,10 @@ class StallWatch {
   // no look at the clock when it has moved: time counts from the first look that sees no move.
   Event look(std::uint64_t operation, std::uint64_t mark);
   // The operation is complete; true when that ends a stall.
-  bool complete();
+  bool complete() {
+    watching_ = false;
+    return stalled_ && end_stall();
+  }
 
   // How long nothing has moved, or (after goes_on or complete) had not.
   double stalled_s() const { return stalled_s_; }

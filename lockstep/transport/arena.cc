@@ -67,11 +67,6 @@ bool spins_until(const Condition& condition) {
   return false;
 }
 
-// Barrier numbers wrap; a difference does not.
-bool reached(std::uint32_t counter, std::uint32_t barrier) {
-  return static_cast<std::int32_t>(counter - barrier) >= 0;
-}
-
 }  // namespace
 
 std::string SharedMemory::Address::to_wire() const {
@@ -155,57 +150,6 @@ SharedMemory::Address SharedMemory::address() const {
   return {::getpid(), fd_.get(), status.st_ino, bytes_};
 }
 
-// An announcement that can be read while it is written: the version is odd meanwhile, and another
-// afterwards.
-class alignas(64) Bulletin {
- public:
-  void write(const Announcement& operation) {
-    std::uint64_t words[kWords];
-    std::memcpy(words, &operation, sizeof(operation));
-    const std::uint64_t version = version_.load(std::memory_order_relaxed);
-    version_.store(version + 1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
-    version_.store(version + 2, std::memory_order_release);
-  }
-  std::optional<Announcement> read() const {
-    const std::uint64_t before = version_.load(std::memory_order_acquire);
-    std::uint64_t words[kWords];
-    for (std::size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_acquire);
-    if (before % 2 == 1 || before == 0 || version_.load(std::memory_order_acquire) != before)
-      return std::nullopt;
-    Announcement operation;
-    std::memcpy(&operation, words, sizeof(operation));
-    return operation;
-  }
-
- private:
-  static constexpr std::size_t kWords = sizeof(Announcement) / sizeof(std::uint64_t);
-  static_assert(sizeof(Announcement) % sizeof(std::uint64_t) == 0);
-  static_assert(std::is_trivially_copyable_v<Announcement>);
-
-  std::atomic<std::uint64_t> words_[kWords];
-  std::atomic<std::uint64_t> version_;  // 0: nothing written yet
-};
-
-// A rank's arrival at a barrier.
-struct alignas(64) Arena::Line {
-  std::atomic<std::uint32_t> barrier;  // the last of its parity that this rank has arrived at
-  mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barrier`
-  std::atomic<std::uint64_t> fingerprint;
-  std::uint64_t mail[kMailBytes / sizeof(std::uint64_t)];
-};
-
-// What one rank says to the others. Barriers take turns with two lines: a rank is one barrier ahead
-// of a peer at most.
-struct alignas(128) Arena::Slot {
-  Line lines[2];
-  Bulletin bulletins[2];              // this operation and the last
-  std::atomic<std::uint32_t> fences;  // this rank cannot order the stores of others: they must
-  std::atomic<std::uint32_t> bell;    // how often it was rung
-  std::atomic<std::uint32_t> asleep;  // this rank sleeps until it is
-};
-
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
   const auto count = static_cast<std::size_t>(ranks);
   return round_up(count * sizeof(Slot)) + round_up(2 * count * scratch_bytes) +
@@ -213,15 +157,15 @@ std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
 }
 
 Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
-    : memory_(std::move(memory)), rank_(rank), ranks_(ranks), scratch_bytes_(scratch_bytes) {
+    : memory_(std::move(memory)),
+      slots_(reinterpret_cast<Slot*>(memory_.data())),
+      rank_(rank),
+      ranks_(ranks),
+      scratch_bytes_(scratch_bytes) {
   LOCKSTEP_CHECK(memory_.bytes() >= bytes_for(ranks, scratch_bytes));
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
   static_assert(sizeof(Line) == 64);
   share_fences();
-}
-
-Arena::Slot& Arena::slot(int rank) const {
-  return reinterpret_cast<Slot*>(memory_.data())[rank];
 }
 
 std::byte* Arena::scratch(int rank, unsigned turn) const {
@@ -229,20 +173,8 @@ std::byte* Arena::scratch(int rank, unsigned turn) const {
          (2 * static_cast<std::size_t>(rank) + turn) * scratch_bytes_;
 }
 
-void Arena::announce(const Announcement& operation) {
-  slot(rank_).bulletins[operation.sequence % 2].write(operation);
-}
-
 std::optional<Announcement> Arena::announced(int rank, std::uint64_t sequence) const {
   return slot(rank).bulletins[sequence % 2].read();
-}
-
-Arena::Line& Arena::line(int rank, std::uint32_t barrier) const {
-  return slot(rank).lines[barrier % 2];
-}
-
-std::byte* Arena::mail(int rank, std::uint32_t barrier) const {
-  return reinterpret_cast<std::byte*>(line(rank, barrier).mail);
 }
 
 // Who arrives must see who sleeps, or the sleeper the arrival. The sleeper pays for that, with a
@@ -259,48 +191,16 @@ void Arena::share_fences() {
 #endif
 }
 
-// All have made their arenas when this is asked for the first time.
-bool Arena::must_fence() const {
-  if (!fenced_) {
-    fenced_ = false;
-    for (int rank = 0; rank < ranks_; ++rank) fenced_ = *fenced_ || slot(rank).fences.load() != 0;
-  }
-  return *fenced_;
-}
-
-std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
-  ++barriers_;
-  Line& own = line(rank_, barriers_);
-  own.fingerprint.store(fingerprint, std::memory_order_relaxed);
-  std::uint32_t sleepers = 0;
-  if (must_fence()) {
-    own.barrier.store(barriers_, std::memory_order_seq_cst);
-    sleepers = own.sleepers.load(std::memory_order_seq_cst);
-  } else {
-    own.barrier.store(barriers_, std::memory_order_release);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    sleepers = own.sleepers.load(std::memory_order_relaxed);
-  }
-  if (sleepers > 0) {
-    futex(&own.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
-  }
-  return barriers_;
-}
-
-bool Arena::agrees(int rank, std::uint32_t barrier) const {
-  return line(rank, barrier).fingerprint.load(std::memory_order_relaxed) ==
-         line(rank_, barrier).fingerprint.load(std::memory_order_relaxed);
-}
-
-int Arena::laggard(std::uint32_t barrier) const {
+// All have made their arenas when this is asked.
+bool Arena::some_rank_fences() const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (!arrived(rank, barrier)) return rank;
+    if (slot(rank).fences.load() != 0) return true;
   }
-  return -1;
+  return false;
 }
 
-bool Arena::arrived(int rank, std::uint32_t barrier) const {
-  return reached(line(rank, barrier).barrier.load(std::memory_order_acquire), barrier);
+void Arena::wake_sleepers(Line& line) const {
+  futex(&line.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
 }
 
 void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,

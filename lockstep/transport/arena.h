@@ -21,6 +21,7 @@
 
 #include "lockstep/env/fd.h"
 #include "lockstep/transport/announcement.h"
+#include "lockstep/transport/bulletin.h"
 #include "lockstep/transport/ring.h"
 
 namespace lockstep {
@@ -109,15 +110,39 @@ class Arena {
   void listen(const std::function<bool()>& idle, std::chrono::milliseconds time) const;
 
  private:
-  struct Line;
-  struct Slot;
-  Slot& slot(int rank) const;
-  Line& line(int rank, std::uint32_t barrier) const;
+  // A rank's arrival at a barrier.
+  struct alignas(64) Line {
+    std::atomic<std::uint32_t> barrier;  // the last of its parity that this rank has arrived at
+    mutable std::atomic<std::uint32_t> sleepers;  // ranks asleep on `barrier`
+    std::atomic<std::uint64_t> fingerprint;
+    std::uint64_t mail[kMailBytes / sizeof(std::uint64_t)];
+  };
+  // What one rank says to the others. Barriers take turns with two lines: a rank is one barrier
+  // ahead of a peer at most.
+  struct alignas(128) Slot {
+    Line lines[2];
+    Bulletin bulletins[2];              // this operation and the last
+    std::atomic<std::uint32_t> fences;  // this rank cannot order the stores of others: they must
+    std::atomic<std::uint32_t> bell;    // how often it was rung
+    std::atomic<std::uint32_t> asleep;  // this rank sleeps until it is
+  };
+  // Barrier numbers wrap; a difference does not.
+  static bool reached(std::uint32_t counter, std::uint32_t barrier) {
+    return static_cast<std::int32_t>(counter - barrier) >= 0;
+  }
+  Slot& slot(int rank) const { return slots_[rank]; }
+  Line& line(int rank, std::uint32_t barrier) const { return slots_[rank].lines[barrier % 2]; }
+  void wake_sleepers(Line& line) const;
   void share_fences();
-  bool must_fence() const;
+  bool must_fence() const {
+    if (!fenced_) fenced_ = some_rank_fences();
+    return *fenced_;
+  }
+  bool some_rank_fences() const;
   void order_stores_of_others() const;
 
   const SharedMemory memory_;
+  Slot* const slots_;
   const int rank_;
   const int ranks_;
   const std::size_t scratch_bytes_;
@@ -125,5 +150,48 @@ class Arena {
   unsigned turns_ = 0;
   mutable std::optional<bool> fenced_;
 };
+
+// What every operation does, on the way between two ranks.
+
+inline void Arena::announce(const Announcement& operation) {
+  slot(rank_).bulletins[operation.sequence % 2].write(operation);
+}
+
+inline std::byte* Arena::mail(int rank, std::uint32_t barrier) const {
+  return reinterpret_cast<std::byte*>(line(rank, barrier).mail);
+}
+
+inline std::uint32_t Arena::arrive(std::uint64_t fingerprint) {
+  ++barriers_;
+  Line& own = line(rank_, barriers_);
+  own.fingerprint.store(fingerprint, std::memory_order_relaxed);
+  std::uint32_t sleepers = 0;
+  if (must_fence()) {
+    own.barrier.store(barriers_, std::memory_order_seq_cst);
+    sleepers = own.sleepers.load(std::memory_order_seq_cst);
+  } else {
+    own.barrier.store(barriers_, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    sleepers = own.sleepers.load(std::memory_order_relaxed);
+  }
+  if (sleepers > 0) wake_sleepers(own);
+  return barriers_;
+}
+
+inline bool Arena::agrees(int rank, std::uint32_t barrier) const {
+  return line(rank, barrier).fingerprint.load(std::memory_order_relaxed) ==
+         line(rank_, barrier).fingerprint.load(std::memory_order_relaxed);
+}
+
+inline int Arena::laggard(std::uint32_t barrier) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!arrived(rank, barrier)) return rank;
+  }
+  return -1;
+}
+
+inline bool Arena::arrived(int rank, std::uint32_t barrier) const {
+  return reached(line(rank, barrier).barrier.load(std::memory_order_acquire), barrier);
+}
 
 }  // namespace lockstep
