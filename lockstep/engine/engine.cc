@@ -574,8 +574,20 @@ int Engine::progress(std::vector<pollfd>& fds) {
                               std::chrono::microseconds(0));
       return 0;
     }
-    const bool mixed = fabric_.add_link_fds(fds) > 0 || driven_[0]->execution_.laggard() >= 0;
-    return mixed ? kMixedWaitMs : std::min(patience_ms(), 1000);
+    const std::size_t others = fds.size();
+    const std::size_t channels = fabric_.add_link_fds(fds);
+    const bool at_barrier = driven_[0]->execution_.laggard() >= 0;
+    if (channels > 0 && fds.size() == others && !at_barrier && takeover_ms == 0) {
+      driving.unlock();
+      // Who drives meanwhile looks for itself.
+      const auto idle = [this] {
+        const std::unique_lock again(drive_mutex_, std::try_to_lock);
+        return again.owns_lock() && !failed_.load() && !fabric_.is_link_ready();
+      };
+      fabric_.arena->listen(idle, std::chrono::milliseconds(kMixedWaitMs));
+      return 0;
+    }
+    return channels > 0 || at_barrier ? kMixedWaitMs : std::min(patience_ms(), 1000);
   }
   if (takeover_ms > 0 && coarse_us() - last_submit_us_.load() < kAttentiveUs) return takeover_ms;
   sleeping_ = true;

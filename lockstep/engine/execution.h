@@ -66,7 +66,7 @@ class Execution {
  public:
   explicit Execution(const Fabric& fabric);
 
-  // `plan` and `workspace` must outlive the operation.
+  // `request`, `plan` and `workspace` must outlive the operation.
   void start(const Request& request, const Plan& plan, const Announcement& announcement,
              const Placement& data, const Placement& input, const Workspace& workspace);
 
@@ -109,7 +109,7 @@ class Execution {
   const Fabric& fabric_;
   std::vector<int> local_index_;  // by rank; -1: on another host
 
-  Request request_;  // what must live longer (staging) the engine keeps
+  const Request* request_ = nullptr;
   const Plan* plan_ = nullptr;
   Announcement announcement_;
   Placement data_;

@@ -36,7 +36,7 @@ CopyElements copy_for(std::size_t element_bytes) {
 
 }  // namespace
 
-bool is_row_major(const TensorView& tensor) {
+bool has_row_major_strides(const TensorView& tensor) {
   if (tensor.count == 0) return true;
   std::int64_t expected = 1;
   for (std::size_t i = tensor.sizes.size(); i-- > 0;) {

@@ -15,7 +15,10 @@
 namespace lockstep {
 
 // Whether the elements of `tensor` follow one another in row-major order. (Nothing always does.)
-bool is_row_major(const TensorView& tensor);
+bool has_row_major_strides(const TensorView& tensor);
+inline bool is_row_major(const TensorView& tensor) {
+  return tensor.sizes.empty() || has_row_major_strides(tensor);
+}
 
 class Staging {
  public:

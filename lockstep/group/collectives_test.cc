@@ -222,7 +222,7 @@ TEST_P(OnEachPlacement, EveryCount) {
         for (const std::int64_t count : counts) {
           calls.push_back(call_of(algorithm, count, ranks, ++turn));
         }
-        // Of several chunks: staged ones are 256 KiB and less, messages 4 MiB.
+        // Of several chunks: staged ones are 512 KiB and less, messages 4 MiB.
         calls.push_back(
             call_of(algorithm, test::has_parts(operation) ? 700'001 : 2'100'001, ranks, ++turn));
         calls.back().dtype = DType::f32;

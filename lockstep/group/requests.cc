@@ -170,17 +170,21 @@ Request Requests::all_reduce(const TensorView& output, const TensorView& input,
                              Reduce reduce) const {
   constexpr const char* kWhat = "all_reduce";
   check_output(kWhat, output);
-  check(kWhat, input);
   check_reduction(kWhat, output, reduce);
+  Request request;
+  request.operation = Operation::all_reduce;
+  request.reduce = reduce;
+  request.count = output.count;
+  if (&input == &output) {
+    set_data(request, output, true);
+    return request;
+  }
+  check(kWhat, input);
   check_types(kWhat, output, input);
   if (output.count != input.count) {
     fail(Code::invalid_argument, "{}: output has {} elements, input {}", kWhat, output.count,
          input.count);
   }
-  Request request;
-  request.operation = Operation::all_reduce;
-  request.reduce = reduce;
-  request.count = output.count;
   if (is_same(output, input)) {
     set_data(request, output, true);
     return request;

@@ -233,6 +233,7 @@ void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds 
 }
 
 Ring Arena::ring(int from, int to) const {
+  must_fence();  // known before several threads ask
   const auto ranks = static_cast<std::size_t>(ranks_);
   const std::size_t index = static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
   const std::size_t capacity = ring_bytes(ranks_);

@@ -100,7 +100,7 @@ class Arena {
                 std::chrono::microseconds spin) const;
   void wake_all() const;
 
-  // Bytes from `from` to `to`, of which this rank is one.
+  // Bytes from `from` to `to`, of which this rank is one. All have made their arenas.
   Ring ring(int from, int to) const;
   // Wakes `rank` if it sleeps in listen(): there is something in a ring for it, or room.
   void ring_bell(int rank) const;
