@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -218,6 +219,19 @@ void many_groups(Group& group, int groups) {
   require(growth.since_first_tenth() < kGrowthBytesMax, "memory is left by groups");
 }
 
+// S-PERF-05: jobs that end by a rank's mistake, one after the other.
+void many_worlds(Transport transport) {
+  for (int i = 0; i < 20; ++i) {
+    const auto errors = run_ranks(4, transport, [&](Group& group) {
+      std::vector<float> values(1000, 1);
+      group.all_reduce(view(values, values.size()));
+      if (group.rank() == i % 4) throw std::runtime_error("a mistake");
+      group.all_reduce(view(values, values.size()));
+    });
+    for (const std::string& error : errors) require(!error.empty(), "a rank succeeded alone");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
 
@@ -233,6 +247,7 @@ int main(int argc, char** argv) {
     many_groups(group, groups);
   });
   for (const std::string& error : errors) require(error.empty(), error);
+  many_worlds(tcp ? Transport::tcp : Transport::shm);
   require(descriptors() == descriptors_before, "descriptors are left by the job");
   require(threads() == 3, "threads are left by the job");  // ., .. and this one
   return failed ? 1 : 0;
