@@ -252,7 +252,8 @@ class Reduction {
 };
 
 // The sum of two values of the type itself, in vectors: straight from memory to memory, which
-// matters where gradients are added. `to` and `other` may be the sources.
+// matters where gradients are added. `to` and `other` (null: there is one destination) may be the
+// sources.
 template <class T, class Finish>
 void SumOfTwo(T* to, T* other, const T* a, const T* b, std::int64_t count, const Finish& finish,
               bool stream) {
@@ -267,6 +268,11 @@ void SumOfTwo(T* to, T* other, const T* a, const T* b, std::int64_t count, const
     }
   };
   std::int64_t i = 0;
+  if (other == nullptr) {
+    for (; i + lanes <= count; i += lanes) hn::StoreU(sum_at(i), d, to + i);
+    for (; i < count; ++i) to[i] = finish(Sum::apply<T>(a[i], b[i]));
+    return;
+  }
   if (stream && reinterpret_cast<std::uintptr_t>(other) % (lanes * sizeof(T)) == 0) {
     for (; i + lanes <= count; i += lanes) {
       const auto sum = sum_at(i);
@@ -295,10 +301,10 @@ void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> 
   const bool stream = others == Stores::past_cache;
   if constexpr (kHasVectorSum<T, Acc, Op, Finish>) {
     if (sources.size() == 2 && destinations.size() <= 2) {
-      SumOfTwo(
-          reinterpret_cast<T*>(destinations.front()), reinterpret_cast<T*>(destinations.back()),
-          reinterpret_cast<const T*>(sources[0].data), reinterpret_cast<const T*>(sources[1].data),
-          count, finish, stream && destinations.size() == 2);
+      T* const other = destinations.size() == 2 ? reinterpret_cast<T*>(destinations[1]) : nullptr;
+      SumOfTwo(reinterpret_cast<T*>(destinations[0]), other,
+               reinterpret_cast<const T*>(sources[0].data),
+               reinterpret_cast<const T*>(sources[1].data), count, finish, stream);
       if (stream) hwy::FlushStream();
       return;
     }
