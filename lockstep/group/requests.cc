@@ -175,17 +175,17 @@ Request Requests::all_reduce(const TensorView& output, const TensorView& input,
   request.operation = Operation::all_reduce;
   request.reduce = reduce;
   request.count = output.count;
-  if (&input == &output) {
-    set_data(request, output, true);
-    return request;
+  bool in_place = &input == &output;  // one view, which has been checked
+  if (!in_place) {
+    check(kWhat, input);
+    check_types(kWhat, output, input);
+    if (output.count != input.count) {
+      fail(Code::invalid_argument, "{}: output has {} elements, input {}", kWhat, output.count,
+           input.count);
+    }
+    in_place = is_same(output, input);
   }
-  check(kWhat, input);
-  check_types(kWhat, output, input);
-  if (output.count != input.count) {
-    fail(Code::invalid_argument, "{}: output has {} elements, input {}", kWhat, output.count,
-         input.count);
-  }
-  if (is_same(output, input)) {
+  if (in_place) {
     set_data(request, output, true);
     return request;
   }

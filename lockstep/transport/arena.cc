@@ -12,8 +12,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -49,6 +47,17 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
            const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout,
                    nullptr, 0);
+}
+
+// Until it is woken, the time is over, or `word` is not `seen` any more.
+void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t seen,
+              std::chrono::milliseconds time) {
+  const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
+  futex(&word, FUTEX_WAIT, seen, &timeout);
+}
+
+void wake_all_on(std::atomic<std::uint32_t>& word) {
+  futex(&word, FUTEX_WAKE, INT32_MAX, nullptr);
 }
 
 void relax() {
@@ -152,8 +161,15 @@ SharedMemory::Address SharedMemory::address() const {
 
 std::size_t Arena::bytes_for(int ranks, std::size_t scratch_bytes) {
   const auto count = static_cast<std::size_t>(ranks);
-  return round_up(count * sizeof(Slot)) + round_up(2 * count * scratch_bytes) +
-         count * count * Ring::bytes_for(ring_bytes(ranks));
+  return rings_at(ranks, scratch_bytes) + count * count * Ring::bytes_for(ring_bytes(ranks));
+}
+
+std::size_t Arena::scratch_at(int ranks) {
+  return round_up(static_cast<std::size_t>(ranks) * sizeof(Slot));
+}
+
+std::size_t Arena::rings_at(int ranks, std::size_t scratch_bytes) {
+  return scratch_at(ranks) + round_up(2 * static_cast<std::size_t>(ranks) * scratch_bytes);
 }
 
 Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes)
@@ -169,7 +185,7 @@ Arena::Arena(SharedMemory memory, int rank, int ranks, std::size_t scratch_bytes
 }
 
 std::byte* Arena::scratch(int rank, unsigned turn) const {
-  return memory_.data() + round_up(static_cast<std::size_t>(ranks_) * sizeof(Slot)) +
+  return memory_.data() + scratch_at(ranks_) +
          (2 * static_cast<std::size_t>(rank) + turn) * scratch_bytes_;
 }
 
@@ -200,7 +216,7 @@ bool Arena::some_rank_fences() const {
 }
 
 void Arena::wake_sleepers(Line& line) const {
-  futex(&line.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
+  wake_all_on(line.barrier);
 }
 
 void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds time,
@@ -225,10 +241,7 @@ void Arena::wait_for(int rank, std::uint32_t barrier, std::chrono::milliseconds 
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   order_stores_of_others();
   const std::uint32_t seen = other.barrier.load(std::memory_order_seq_cst);
-  if (!reached(seen, barrier)) {
-    const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
-    futex(&other.barrier, FUTEX_WAIT, seen, &timeout);
-  }
+  if (!reached(seen, barrier)) sleep_on(other.barrier, seen, time);
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -237,8 +250,7 @@ Ring Arena::ring(int from, int to) const {
   const auto ranks = static_cast<std::size_t>(ranks_);
   const std::size_t index = static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
   const std::size_t capacity = ring_bytes(ranks_);
-  return {memory_.data() + round_up(ranks * sizeof(Slot)) + round_up(2 * ranks * scratch_bytes_) +
-              index * Ring::bytes_for(capacity),
+  return {memory_.data() + rings_at(ranks_, scratch_bytes_) + index * Ring::bytes_for(capacity),
           capacity};
 }
 
@@ -250,7 +262,7 @@ void Arena::ring_bell(int rank) const {
                                             : other.asleep.load(std::memory_order_relaxed);
   if (asleep == 0) return;
   other.bell.fetch_add(1, std::memory_order_seq_cst);
-  futex(&other.bell, FUTEX_WAKE, INT32_MAX, nullptr);
+  wake_all_on(other.bell);
 }
 
 void Arena::listen(const std::function<bool()>& idle, std::chrono::milliseconds time) const {
@@ -262,10 +274,7 @@ void Arena::listen(const std::function<bool()>& idle, std::chrono::milliseconds 
   }
   own.asleep.fetch_add(1, std::memory_order_seq_cst);
   order_stores_of_others();
-  if (idle()) {
-    const timespec timeout{time.count() / 1000, time.count() % 1000 * 1'000'000};
-    futex(&own.bell, FUTEX_WAIT, seen, &timeout);
-  }
+  if (idle()) sleep_on(own.bell, seen, time);
   own.asleep.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -275,9 +284,9 @@ void Arena::order_stores_of_others() const {
 
 void Arena::wake_all() const {
   slot(rank_).bell.fetch_add(1);
-  futex(&slot(rank_).bell, FUTEX_WAKE, INT32_MAX, nullptr);
+  wake_all_on(slot(rank_).bell);
   for (int rank = 0; rank < ranks_; ++rank) {
-    for (Line& line : slot(rank).lines) futex(&line.barrier, FUTEX_WAKE, INT32_MAX, nullptr);
+    for (Line& line : slot(rank).lines) wake_sleepers(line);
   }
 }
 

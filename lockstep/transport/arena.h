@@ -6,7 +6,8 @@
 //
 // A rank of the arena is its index among the ranks of the host.
 //
-// Thread rule: one thread at a time drives the barrier (the engine's driver); wake_all from any.
+// Thread rule: one thread at a time drives the barrier (the engine's driver); wake_all and listen
+// from any.
 #pragma once
 
 #include <sys/types.h>
@@ -126,6 +127,9 @@ class Arena {
     std::atomic<std::uint32_t> bell;    // how often it was rung
     std::atomic<std::uint32_t> asleep;  // this rank sleeps until it is
   };
+  // Where they begin in the memory: slots, scratch, rings.
+  static std::size_t scratch_at(int ranks);
+  static std::size_t rings_at(int ranks, std::size_t scratch_bytes);
   // Barrier numbers wrap; a difference does not.
   static bool reached(std::uint32_t counter, std::uint32_t barrier) {
     return static_cast<std::int32_t>(counter - barrier) >= 0;
