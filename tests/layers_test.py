@@ -19,7 +19,7 @@ ALLOWED = {
     "lockstep/explain": ["plan"],
     "lockstep/tune": ["env", "group", "kernels", "plan", "transport"],
     "lockstep/c": ["group"],
-    "lockstep/reducer": ["group"],
+    "lockstep/reducer": ["env", "group", "kernels"],
     "lockstep/torch": ["group", "reducer"],
     "lockstep/launch": ["env"],
     "lockstep/train": ["env", "group", "torch"],

@@ -13,6 +13,12 @@ enum class DType : std::uint8_t { boolean, u8, i8, i32, i64, f16, bf16, f32, f64
 inline constexpr int kDTypeCount = 9;
 
 enum class Reduce : std::uint8_t { sum, mean, min, max, product, band, bor, bxor };
+
+// A mean over something else than ranks (samples, tokens): the sum, divided once by `count`, which
+// must be the same on all ranks and at least 1.
+struct MeanOf {
+  std::int64_t count = 1;
+};
 inline constexpr int kReduceCount = 8;
 
 constexpr std::size_t size_of(DType dtype) {

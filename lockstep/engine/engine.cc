@@ -76,7 +76,8 @@ Engine::Engine(const Fabric& fabric, EngineOptions options)
       sent_to_(static_cast<std::size_t>(fabric.ranks)),
       received_from_(static_cast<std::size_t>(fabric.ranks)),
       recorder_(fabric.rank, fabric.ranks, options_.record),
-      notices_(fmt::format("rank {}", fabric.rank)) {
+      notices_(fmt::format("rank {}", fabric.rank)),
+      takeover_ms_(static_cast<int>(options_.takeover.count())) {
   if (!wake_fd_.valid() || !abort_fd_.valid()) fail_errno(errno, "cannot make an event descriptor");
   alone_ = std::make_unique<Task>(this);
   poll_fds_.reserve(fabric_.links.size() + 1);
@@ -161,7 +162,7 @@ Work Engine::enqueue(const Request& request) {
 
 Work Engine::submit(const Request& request) {
   Work work = enqueue(request);
-  if (options_.takeover.count() == 0 || sleeping_.load()) wake();
+  if (takeover_ms_.load() == 0 || sleeping_.load()) wake();
   return work;
 }
 
@@ -247,7 +248,7 @@ void Engine::wait_for(Task& task) {
   callers_driving_.fetch_sub(1);
   notices_.say();
   // What is left in the queue needs the progress thread again.
-  if (pending_.load() > 0 && (options_.takeover.count() == 0 || sleeping_.load())) wake();
+  if (pending_.load() > 0 && (takeover_ms_.load() == 0 || sleeping_.load())) wake();
 }
 
 bool Engine::poll() {
@@ -549,7 +550,7 @@ void Engine::progress_loop() {
 }
 
 int Engine::progress(std::vector<pollfd>& fds) {
-  const int takeover_ms = static_cast<int>(options_.takeover.count());
+  const int takeover_ms = takeover_ms_.load();
   if (failed_ && !recorder_.written()) {  // whoever held the lock then may be gone
     const std::unique_lock driving(drive_mutex_, std::try_to_lock);
     if (!driving.owns_lock()) return 1;

@@ -71,6 +71,14 @@ class Engine {
   // The progress thread calls `on_readable` when `fd` is readable, until it returns false.
   void watch(int fd, std::function<bool()> on_readable);
 
+  // EngineOptions::takeover, from now on.
+  void set_takeover(std::chrono::milliseconds takeover) {
+    takeover_ms_ = static_cast<int>(takeover.count());
+  }
+  std::chrono::milliseconds takeover() const {
+    return std::chrono::milliseconds(takeover_ms_.load());
+  }
+
   void add_region(const SharedRegion* region);
   void remove_region(const SharedRegion* region);
 
@@ -157,6 +165,7 @@ class Engine {
   std::atomic<bool> sleeping_{false};  // the progress thread sleeps until it is woken
   std::atomic<bool> stop_{false};
   std::atomic<std::thread::id> progress_id_{};
+  std::atomic<int> takeover_ms_;
   std::atomic<std::int64_t> last_driven_us_{0};
   std::atomic<std::int64_t> last_submit_us_{0};
   std::atomic<std::int64_t> bytes_reduced_{0};

@@ -1,6 +1,7 @@
 #include "lockstep/engine/execution.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lockstep/base/error.h"
 #include "lockstep/env/cpu.h"
@@ -25,6 +26,19 @@ bool has_root(Operation operation) {
 constexpr std::size_t kPastCacheBytesMin = 8192;
 
 }  // namespace
+
+void run_by_oneself(const Request& request) {
+  const auto count = request.counts.empty() ? request.count : request.counts[0];
+  const auto bytes = static_cast<std::size_t>(count) * size_of(request.dtype);
+  if (request.input != nullptr && request.input != request.data && bytes > 0) {
+    std::memmove(request.data, request.input, bytes);
+  }
+  if (request.mean_of > 1) {
+    const Source source{request.data};
+    reduce({&request.data, 1}, {&source, 1}, count, request.dtype, Reduce::mean, request.mean_of);
+  }
+  if (request.staged_data) request.staged_data->finish();
+}
 
 std::string describe(const Announcement& operation) {
   const auto kind = static_cast<Operation>(operation.operation);
@@ -152,9 +166,24 @@ void Execution::reduce_step(const Step& step) {
     return;
   }
   for (const Location& to : destinations) destinations_.push_back(resolve(to));
-  reduce(
-      destinations_, sources_, count, request_->dtype, request_->reduce, fabric_.ranks,
-      stores_to(destinations.back(), static_cast<std::size_t>(count) * element_bytes_, step.kind));
+  const std::int64_t mean_of = request_->mean_of > 0 ? request_->mean_of : fabric_.ranks;
+  const auto stores =
+      stores_to(destinations.back(), static_cast<std::size_t>(count) * element_bytes_, step.kind);
+  int not_finite = -1;
+  reduce(destinations_, sources_, count, request_->dtype, request_->reduce, mean_of, stores,
+         request_->watch != nullptr ? &not_finite : nullptr);
+  if (not_finite >= 0) note_not_finite(static_cast<std::size_t>(not_finite));
+}
+
+// The sources of a finished sum are all ranks' contributions, in rank order.
+void Execution::note_not_finite(std::size_t source) {
+  if (request_->watch->first >= 0) return;
+  NotFinite seen{0, 0};
+  if (source < sources_.size()) {
+    for (std::size_t s = 0; s < source; ++s) seen.first += 1 << sources_[s].level;
+    seen.count = std::min(1 << sources_[source].level, fabric_.ranks - seen.first);
+  }
+  *request_->watch = seen;
 }
 
 bool Execution::pass_barrier() {

@@ -14,6 +14,7 @@
 #include "lockstep/base/types.h"
 #include "lockstep/engine/fabric.h"
 #include "lockstep/engine/staging.h"
+#include "lockstep/engine/work.h"
 #include "lockstep/kernels/reduce.h"
 #include "lockstep/plan/plan.h"
 #include "lockstep/transport/announcement.h"
@@ -24,6 +25,7 @@ namespace lockstep {
 struct Request {
   Operation operation = Operation::barrier;
   Reduce reduce = Reduce::sum;
+  std::int64_t mean_of = 0;  // what a mean divides by; 0: the number of ranks
   int root = 0;
   int peer = 0;            // send: the other rank
   std::int64_t count = 0;  // Shape::count
@@ -32,6 +34,7 @@ struct Request {
   const std::byte* input = nullptr;  // all_reduce and reduce: copied into data first unless null
   std::span<const std::int64_t> counts = {};
   std::span<const std::int64_t> receive_counts = {};
+  NotFinite* watch = nullptr;  // all_reduce: looks for what is not finite
   // Row-major copies that data and input point to where the tensors are not row-major themselves.
   std::shared_ptr<const Staging> staged_data = {};
   std::shared_ptr<const Staging> staged_input = {};
@@ -42,9 +45,13 @@ struct Request {
   bool is_like(const Request& other) const {
     return data == other.data && input == other.input && count == other.count &&
            operation == other.operation && reduce == other.reduce && root == other.root &&
-           peer == other.peer && dtype == other.dtype;
+           peer == other.peer && dtype == other.dtype && mean_of == other.mean_of &&
+           watch == other.watch;
   }
 };
+
+// What an operation is when there is nobody else.
+void run_by_oneself(const Request& request);
 
 // "all_reduce number 12 (sum of f32[1000])".
 std::string describe(const Announcement& operation);
@@ -95,6 +102,7 @@ class Execution {
   void choose_scratch();
   bool step(const Step& step);
   void reduce_step(const Step& step);
+  void note_not_finite(std::size_t source);
   bool pass_barrier();
   bool landed(std::int64_t receives);
   bool left(std::int64_t sends);

@@ -9,6 +9,14 @@
 
 namespace lockstep {
 
+// What a reduction of fractions has seen of infinities and NaN, on this rank: other ranks have
+// reduced other parts. Ranks first … first + count - 1 have contributed one (count 1: known
+// exactly); count 0: no rank alone, their sum is too large. Written until the Work is done.
+struct NotFinite {
+  int first = -1;  // nothing was seen
+  int count = 0;
+};
+
 namespace internal {
 // One operation as its Work sees it. Counts who holds it, so that the engine can use it again.
 // Thread rule: safe from any thread.

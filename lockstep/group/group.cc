@@ -56,6 +56,9 @@ int Group::local_size() const {
 void Group::all_reduce(TensorView tensor, Reduce reduce) {
   impl_->run(impl_->requests().all_reduce(tensor, tensor, reduce));
 }
+void Group::all_reduce(TensorView tensor, MeanOf mean_of) {
+  impl_->run(impl_->requests().all_reduce(tensor, mean_of));
+}
 void Group::all_reduce(TensorView output, TensorView input, Reduce reduce) {
   impl_->run(impl_->requests().all_reduce(output, input, reduce));
 }
@@ -97,6 +100,13 @@ void Group::barrier() {
   impl_->run(impl_->requests().barrier());
 }
 
+void Group::set_runner(Runner runner) {
+  impl_->set_runner(runner);
+}
+Runner Group::runner() const {
+  return impl_->runner();
+}
+
 std::optional<Group> Group::split(int colour, int key) {
   return Impl::split(impl_, colour, key);
 }
@@ -109,6 +119,11 @@ AsyncGroup Group::async() {
 }
 Work AsyncGroup::all_reduce(TensorView tensor, Reduce reduce) {
   return impl_->submit(impl_->requests().all_reduce(tensor, tensor, reduce));
+}
+Work AsyncGroup::all_reduce(TensorView tensor, MeanOf mean_of, NotFinite* not_finite) {
+  Request request = impl_->requests().all_reduce(tensor, mean_of);
+  request.watch = not_finite;
+  return impl_->submit(request);
 }
 Work AsyncGroup::all_reduce(TensorView output, TensorView input, Reduce reduce) {
   return impl_->submit(impl_->requests().all_reduce(output, input, reduce));

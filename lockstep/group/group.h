@@ -39,6 +39,12 @@ namespace lockstep {
 // out. Every rank holds a block of its own; same sizes everywhere. Freed with the last handle.
 class SharedBlock;
 
+// Who moves an asynchronous operation on while nobody waits for it.
+enum class Runner : std::uint8_t {
+  caller,           // whoever calls poll() or wait(); the progress thread only after a long silence
+  progress_thread,  // at once
+};
+
 // Elements of each rank's part, by rank. Read while the call is made only.
 using Counts = std::span<const std::int64_t>;
 
@@ -61,6 +67,8 @@ class Group {
 
   // In place: each element becomes the reduction of that element on all ranks.
   void all_reduce(TensorView tensor, Reduce reduce = Reduce::sum);
+  // A mean over something else than ranks: the sum, divided once.
+  void all_reduce(TensorView tensor, MeanOf mean_of);
   // The same from input into output; both have the same count.
   void all_reduce(TensorView output, TensorView input, Reduce reduce = Reduce::sum);
   // The same for several tensors, each by itself, in place.
@@ -106,6 +114,12 @@ class Group {
   // Costs well under a microsecond when there is nothing to do.
   bool poll();
 
+  // Who runs asynchronous operations until somebody waits for them. Chosen when the group is made:
+  // the caller where every core computes and all ranks are on one host, for there the progress
+  // thread would only take a core from the thread that computes. A rank may choose for itself.
+  void set_runner(Runner runner);
+  Runner runner() const;
+
   // Collective, the same size everywhere. `bytes` of zeroed memory, 64-byte aligned. On a group
   // that cannot share memory (it spans hosts) the block is ordinary memory and works all the same.
   std::shared_ptr<SharedBlock> allocate(std::size_t bytes);
@@ -136,6 +150,9 @@ class Group {
 class AsyncGroup {
  public:
   Work all_reduce(TensorView tensor, Reduce reduce = Reduce::sum);
+  // `not_finite`, unless null, must be as new, and live as long as the Work; it is left alone in a
+  // group of one.
+  Work all_reduce(TensorView tensor, MeanOf mean_of, NotFinite* not_finite = nullptr);
   Work all_reduce(TensorView output, TensorView input, Reduce reduce = Reduce::sum);
   Work all_reduce(std::span<const TensorView> tensors, Reduce reduce = Reduce::sum);
   Work reduce(TensorView tensor, int root = 0, Reduce reduce = Reduce::sum);

@@ -81,12 +81,12 @@ Group::Impl::~Impl() {
 }
 
 void Group::Impl::run(const Request& request) {
-  if (size_ == 1) return alone(request);
+  if (size_ == 1) return run_by_oneself(request);
   engine_->run(request);
 }
 Work Group::Impl::submit(const Request& request) {
   if (size_ > 1) return engine_->submit(request);
-  alone(request);
+  run_by_oneself(request);
   return {};
 }
 
@@ -236,13 +236,14 @@ std::shared_ptr<SharedBlock> Group::Impl::map_all(SharedMemory own, const Texts&
   return std::make_shared<ArenaBlock>(std::move(memories), rank_, bytes, ++regions_, engine_);
 }
 
-void Group::Impl::alone(const Request& request) const {
-  const auto parts = request.counts.empty() ? request.count : request.counts[0];
-  const auto bytes = static_cast<std::size_t>(parts) * size_of(request.dtype);
-  if (request.input != nullptr && request.input != request.data && bytes > 0) {
-    std::memmove(request.data, request.input, bytes);
-  }
-  if (request.staged_data) request.staged_data->finish();
+void Group::Impl::set_runner(Runner runner) {
+  if (!engine_) return;
+  engine_->set_takeover(runner == Runner::caller ? kTakeover : std::chrono::milliseconds(0));
+}
+
+Runner Group::Impl::runner() const {
+  const bool waits = engine_ && engine_->takeover().count() > 0;
+  return waits ? Runner::caller : Runner::progress_thread;
 }
 
 // Connects the members. Errors are told to the others.

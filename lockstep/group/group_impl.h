@@ -44,6 +44,8 @@ class Group::Impl {
   void run(const Request& request);
   Work submit(const Request& request);
   Texts exchange(const std::string& text);
+  void set_runner(Runner runner);
+  Runner runner() const;
   void abort(const std::string& why);
   std::shared_ptr<SharedBlock> allocate(std::size_t bytes);
   static std::optional<Group> split(const std::shared_ptr<Impl>& parent, int colour, int key);
@@ -60,8 +62,6 @@ class Group::Impl {
   // exchange() by this group's own collectives.
   Texts gather_texts(const std::string& text);
   std::shared_ptr<SharedBlock> map_all(SharedMemory own, const Texts& addresses, std::size_t bytes);
-  // What an operation is when there is nobody else.
-  void alone(const Request& request) const;
 
   // Connects the members. Errors are told to the others.
   void form(const Exchange& exchange);

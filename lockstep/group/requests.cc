@@ -197,6 +197,15 @@ Request Requests::all_reduce(const TensorView& output, const TensorView& input,
   return request;
 }
 
+Request Requests::all_reduce(const TensorView& tensor, MeanOf mean_of) const {
+  if (mean_of.count < 1) {
+    fail(Code::invalid_argument, "all_reduce: a mean of {}: must be at least 1", mean_of.count);
+  }
+  Request request = all_reduce(tensor, tensor, Reduce::mean);
+  request.mean_of = mean_of.count;
+  return request;
+}
+
 Request Requests::reduce(const TensorView& tensor, int root, Reduce reduce) const {
   check_output("reduce", tensor);
   check_root("reduce", root);

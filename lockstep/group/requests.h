@@ -19,6 +19,8 @@ class Requests {
   Requests(int rank, int size) : rank_(rank), size_(size) {}
 
   Request all_reduce(const TensorView& output, const TensorView& input, Reduce reduce) const;
+  // Error(invalid_argument) too for a divisor below 1.
+  Request all_reduce(const TensorView& tensor, MeanOf mean_of) const;
   Request reduce(const TensorView& tensor, int root, Reduce reduce) const;
   Request broadcast(const TensorView& tensor, int root) const;
   // `counts` empty: parts of one size. The whole tensor may be left out where it is not used.

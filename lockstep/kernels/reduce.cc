@@ -40,6 +40,15 @@ struct BFloat {
   static std::uint16_t store(float value) { return kernels::float_to_bfloat(value); }
 };
 
+template <class T>
+bool IsFinite(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return value - value == 0;
+  } else {
+    return true;
+  }
+}
+
 struct Sum {
   template <class T>
   static T apply(T a, T b) {
@@ -254,13 +263,19 @@ class Reduction {
 // The sum of two values of the type itself, in vectors: straight from memory to memory, which
 // matters where gradients are added. `to` and `other` (null: there is one destination) may be the
 // sources.
-template <class T, class Finish>
+// `seen`: where sums that are not finite are reported, before anything is stored over the values
+// that made them; null: not at all.
+template <class T, class Finish, class Seen>
 void SumOfTwo(T* to, T* other, const T* a, const T* b, std::int64_t count, const Finish& finish,
-              bool stream) {
+              bool stream, const Seen& seen) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto sum_at = [&](std::int64_t i) {
     const auto sum = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+    if constexpr (Seen::kLooks && std::is_floating_point_v<T>) {
+      // x - x is 0 unless x is an infinity or NaN.
+      if (!hn::AllFalse(d, hn::IsNaN(hn::Sub(sum, sum)))) seen(i, lanes);
+    }
     if constexpr (std::is_same_v<Finish, Scale<T>>) {
       return hn::Mul(sum, hn::Set(d, finish.factor));
     } else {
@@ -268,6 +283,14 @@ void SumOfTwo(T* to, T* other, const T* a, const T* b, std::int64_t count, const
     }
   };
   std::int64_t i = 0;
+  if constexpr (Seen::kLooks) {
+    const std::int64_t rest = count % lanes;
+    for (i = count - rest; i < count; ++i) {
+      const T sum = Sum::apply<T>(a[i], b[i]);
+      if (!IsFinite(sum)) seen(i, 1);
+    }
+    i = 0;
+  }
   if (other == nullptr) {
     for (; i + lanes <= count; i += lanes) hn::StoreU(sum_at(i), d, to + i);
     for (; i < count; ++i) to[i] = finish(Sum::apply<T>(a[i], b[i]));
@@ -289,22 +312,55 @@ void SumOfTwo(T* to, T* other, const T* a, const T* b, std::int64_t count, const
   for (; i < count; ++i) to[i] = other[i] = finish(Sum::apply<T>(a[i], b[i]));
 }
 
+// What is not finite in a reduction: looks at the sources where a result was not.
+struct Blind {
+  static constexpr bool kLooks = false;
+  void operator()(std::int64_t, std::int64_t) const {}
+};
+template <class T, class Acc, class Convert>
+class Watch {
+ public:
+  static constexpr bool kLooks = true;
+  Watch(std::span<const Source> sources, int* not_finite)
+      : sources_(sources), not_finite_(not_finite) {}
+
+  // A result among [begin, begin + count) is not finite, and its sources still stand.
+  void operator()(std::int64_t begin, std::int64_t count) const {
+    const int last = static_cast<int>(sources_.size());
+    if (*not_finite_ >= 0 && *not_finite_ < last) return;
+    *not_finite_ = last;
+    for (int s = 0; s < last && *not_finite_ == last; ++s) {
+      for (std::int64_t i = begin; i < begin + count; ++i) {
+        if (!IsFinite(Value(sources_[static_cast<std::size_t>(s)], i))) *not_finite_ = s;
+      }
+    }
+  }
+
+ private:
+  static Acc Value(const Source& source, std::int64_t i) {
+    if (source.partial) return reinterpret_cast<const Acc*>(source.data)[i];
+    return static_cast<Acc>(Convert::load(reinterpret_cast<const T*>(source.data)[i]));
+  }
+  const std::span<const Source> sources_;
+  int* const not_finite_;
+};
+
 // What SumOfTwo can do.
 template <class T, class Acc, class Op, class Finish>
 constexpr bool kHasVectorSum =
     std::is_same_v<Op, Sum>&& std::is_same_v<T, Acc> && !std::is_same_v<T, bool> &&
     (std::is_same_v<Finish, Keep> || std::is_same_v<Finish, Scale<T>>);
 
-template <class T, class Acc, class Convert, class Op, class Finish>
-void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> sources,
-              std::int64_t count, const Finish& finish, Stores others) {
+template <class T, class Acc, class Convert, class Op, class Finish, class Seen>
+void ReduceSeen(std::span<std::byte* const> destinations, std::span<const Source> sources,
+                std::int64_t count, const Finish& finish, Stores others, const Seen& seen) {
   const bool stream = others == Stores::past_cache;
   if constexpr (kHasVectorSum<T, Acc, Op, Finish>) {
     if (sources.size() == 2 && destinations.size() <= 2) {
       T* const other = destinations.size() == 2 ? reinterpret_cast<T*>(destinations[1]) : nullptr;
       SumOfTwo(reinterpret_cast<T*>(destinations[0]), other,
                reinterpret_cast<const T*>(sources[0].data),
-               reinterpret_cast<const T*>(sources[1].data), count, finish, stream);
+               reinterpret_cast<const T*>(sources[1].data), count, finish, stream, seen);
       if (stream) hwy::FlushStream();
       return;
     }
@@ -315,6 +371,11 @@ void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> 
   for (std::int64_t begin = 0; begin < count; begin += kBlockCount) {
     const std::int64_t block = std::min(kBlockCount, count - begin);
     reduction.Block(begin, block, results);
+    if constexpr (Seen::kLooks) {
+      bool finite = true;
+      for (std::int64_t i = 0; i < block; ++i) finite &= IsFinite(Convert::load(results[i]));
+      if (!finite) seen(begin, block);
+    }
     const std::size_t bytes = static_cast<std::size_t>(block) * sizeof(Result);
     for (std::size_t d = 0; d < destinations.size(); ++d) {
       std::byte* to = destinations[d] + static_cast<std::size_t>(begin) * sizeof(Result);
@@ -329,48 +390,71 @@ void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> 
   if (stream) hwy::FlushStream();
 }
 
+template <class T, class Acc, class Convert, class Op, class Finish>
+void ReduceAs(std::span<std::byte* const> destinations, std::span<const Source> sources,
+              std::int64_t count, const Finish& finish, Stores others, int* not_finite) {
+  // Only gradients are watched, which are sums and means of fractions.
+  constexpr bool kWatched = std::is_floating_point_v<Acc> && std::is_same_v<Op, Sum> &&
+                            !std::is_same_v<Finish, Unfinished>;
+  if constexpr (kWatched) {
+    if (not_finite != nullptr) {
+      return ReduceSeen<T, Acc, Convert, Op>(destinations, sources, count, finish, others,
+                                             Watch<T, Acc, Convert>(sources, not_finite));
+    }
+  }
+  ReduceSeen<T, Acc, Convert, Op>(destinations, sources, count, finish, others, Blind());
+}
+
 template <class T, class Acc, class Convert>
 void ReduceMean(std::span<std::byte* const> destinations, std::span<const Source> sources,
-                std::int64_t count, int mean_of, Stores others) {
+                std::int64_t count, std::int64_t mean_of, Stores others, int* not_finite) {
   if constexpr (!std::is_same_v<Acc, bool>) {
     const bool power_of_two = (mean_of & (mean_of - 1)) == 0;
     if constexpr (std::is_floating_point_v<Acc>) {
       if (power_of_two) {
-        return ReduceAs<T, Acc, Convert, Sum>(
-            destinations, sources, count, Scale<Acc>{Acc{1} / static_cast<Acc>(mean_of)}, others);
+        return ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count,
+                                              Scale<Acc>{Acc{1} / static_cast<Acc>(mean_of)},
+                                              others, not_finite);
       }
     }
     ReduceAs<T, Acc, Convert, Sum>(destinations, sources, count,
                                    Divide<Acc>{static_cast<typename Divide<Acc>::Divisor>(mean_of)},
-                                   others);
+                                   others, not_finite);
   }
 }
 
 template <class T, class Acc, class Convert, class Op>
 void ReduceWith(std::span<std::byte* const> destinations, std::span<const Source> sources,
-                std::int64_t count, bool finish, Stores others) {
+                std::int64_t count, bool finish, Stores others, int* not_finite) {
   if (finish) {
-    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Keep(), others);
+    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Keep(), others, not_finite);
   } else {
-    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Unfinished(), others);
+    ReduceAs<T, Acc, Convert, Op>(destinations, sources, count, Unfinished(), others, not_finite);
   }
 }
 
 template <class T, class Acc, class Convert>
 void ReduceOp(std::span<std::byte* const> destinations, std::span<const Source> sources,
-              std::int64_t count, Reduce op, int mean_of, bool finish, Stores others) {
+              std::int64_t count, Reduce op, std::int64_t mean_of, bool finish, Stores others,
+              int* not_finite) {
   switch (op) {
     case Reduce::mean:
-      if (finish) return ReduceMean<T, Acc, Convert>(destinations, sources, count, mean_of, others);
+      if (finish)
+        return ReduceMean<T, Acc, Convert>(destinations, sources, count, mean_of, others,
+                                           not_finite);
       [[fallthrough]];
     case Reduce::sum:
-      return ReduceWith<T, Acc, Convert, Sum>(destinations, sources, count, finish, others);
+      return ReduceWith<T, Acc, Convert, Sum>(destinations, sources, count, finish, others,
+                                              not_finite);
     case Reduce::min:
-      return ReduceWith<T, Acc, Convert, Min>(destinations, sources, count, finish, others);
+      return ReduceWith<T, Acc, Convert, Min>(destinations, sources, count, finish, others,
+                                              not_finite);
     case Reduce::max:
-      return ReduceWith<T, Acc, Convert, Max>(destinations, sources, count, finish, others);
+      return ReduceWith<T, Acc, Convert, Max>(destinations, sources, count, finish, others,
+                                              not_finite);
     case Reduce::product:
-      return ReduceWith<T, Acc, Convert, Product>(destinations, sources, count, finish, others);
+      return ReduceWith<T, Acc, Convert, Product>(destinations, sources, count, finish, others,
+                                                  not_finite);
     case Reduce::band:
     case Reduce::bor:
     case Reduce::bxor:
@@ -378,20 +462,24 @@ void ReduceOp(std::span<std::byte* const> destinations, std::span<const Source> 
   }
   if constexpr (std::is_integral_v<Acc>) {
     if (op == Reduce::band) {
-      return ReduceWith<T, Acc, Convert, And>(destinations, sources, count, finish, others);
+      return ReduceWith<T, Acc, Convert, And>(destinations, sources, count, finish, others,
+                                              not_finite);
     }
     if (op == Reduce::bor) {
-      return ReduceWith<T, Acc, Convert, Or>(destinations, sources, count, finish, others);
+      return ReduceWith<T, Acc, Convert, Or>(destinations, sources, count, finish, others,
+                                             not_finite);
     }
-    return ReduceWith<T, Acc, Convert, Xor>(destinations, sources, count, finish, others);
+    return ReduceWith<T, Acc, Convert, Xor>(destinations, sources, count, finish, others,
+                                            not_finite);
   }
 }
 
 void ReduceAny(std::span<std::byte* const> destinations, std::span<const Source> sources,
-               std::int64_t count, DType dtype, Reduce op, int mean_of, bool finish,
-               Stores others) {
+               std::int64_t count, DType dtype, Reduce op, std::int64_t mean_of, bool finish,
+               Stores others, int* not_finite) {
   const auto as = [&]<class T, class Acc, class Convert>() {
-    ReduceOp<T, Acc, Convert>(destinations, sources, count, op, mean_of, finish, others);
+    ReduceOp<T, Acc, Convert>(destinations, sources, count, op, mean_of, finish, others,
+                              not_finite);
   };
   switch (dtype) {
     case DType::boolean:
@@ -431,10 +519,12 @@ HWY_EXPORT(ReduceAny);
 HWY_EXPORT(StreamBytes);
 
 void reduce(std::span<std::byte* const> destinations, std::span<const Source> sources,
-            std::int64_t count, DType dtype, Reduce op, int mean_of, Stores others) {
+            std::int64_t count, DType dtype, Reduce op, std::int64_t mean_of, Stores others,
+            int* not_finite) {
   LOCKSTEP_CHECK(!destinations.empty() && !sources.empty() && is_defined(op, dtype));
   if (count == 0) return;
-  HWY_DYNAMIC_DISPATCH(ReduceAny)(destinations, sources, count, dtype, op, mean_of, true, others);
+  HWY_DYNAMIC_DISPATCH(ReduceAny)
+  (destinations, sources, count, dtype, op, mean_of, true, others, not_finite);
 }
 
 void reduce_partial(std::byte* destination, std::span<const Source> sources, std::int64_t count,
@@ -442,7 +532,7 @@ void reduce_partial(std::byte* destination, std::span<const Source> sources, std
   LOCKSTEP_CHECK(!sources.empty() && is_defined(op, dtype));
   if (count == 0) return;
   HWY_DYNAMIC_DISPATCH(ReduceAny)
-  ({&destination, 1}, sources, count, dtype, op, 1, false, Stores::through_cache);
+  ({&destination, 1}, sources, count, dtype, op, 1, false, Stores::through_cache, nullptr);
 }
 
 void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, Stores stores) {

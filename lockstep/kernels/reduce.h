@@ -33,9 +33,12 @@ struct Source {
 // The reduction must be defined for the type (is_defined). A destination may be one of the sources
 // (then exactly, not shifted). The first destination is written through the cache, `others` says
 // how the others are; all is fenced before return.
+//  - `not_finite`, unless null: of sums and means of fractions, becomes the index of a source that
+//    held an infinity or NaN, or the number of sources where only a sum is not finite; else it is
+//    left as it is. The first source that is found stays.
 void reduce(std::span<std::byte* const> destinations, std::span<const Source> sources,
-            std::int64_t count, DType dtype, Reduce op, int mean_of,
-            Stores others = Stores::through_cache);
+            std::int64_t count, DType dtype, Reduce op, std::int64_t mean_of,
+            Stores others = Stores::through_cache, int* not_finite = nullptr);
 
 // The same, not finished: the sum as it is, in the accumulation type.
 void reduce_partial(std::byte* destination, std::span<const Source> sources, std::int64_t count,

@@ -82,7 +82,7 @@ TEST(DistributedDataParallel, EqualsOneProcessWithTheWholeBatchAndReplicasAreBit
         std::vector<std::uint64_t> sums(static_cast<std::size_t>(ranks));
         const auto errors = run_ranks(ranks, transport, [&](Group& group) {
           const auto rank = static_cast<std::size_t>(group.rank());
-          DistributedDataParallel ddp(replicas[rank], group, {bucket_bytes});
+          DistributedDataParallel ddp(replicas[rank], group, {bucket_bytes, bucket_bytes});
           EXPECT_EQ(replicas[rank]->count.item<float>(), 0);
           const auto values = parameters_after(*replicas[rank], 20, group.rank(), ranks);
           for (std::size_t i = 0; i < values.size(); ++i) {
@@ -104,7 +104,7 @@ TEST(DistributedDataParallel, SharedMemoryAndTcpAndAnyBucketSizeGiveTheSameBits)
       auto replicas = nets(3);
       run_ranks(3, transport, [&](Group& group) {
         auto& net = replicas[static_cast<std::size_t>(group.rank())];
-        DistributedDataParallel ddp(net, group, {bucket_bytes});
+        DistributedDataParallel ddp(net, group, {bucket_bytes, bucket_bytes});
         parameters_after(*net, 10, group.rank(), 3);
       });
       sums.push_back(parameter_checksum(*replicas[0]));

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <sstream>
+#include <vector>
 
 #include "lockstep/base/checksum.h"
 #include "lockstep/torch/tensor.h"
@@ -14,21 +16,22 @@ namespace lockstep {
 namespace {
 
 std::string line_of(const char* kind, const std::string& name, const at::Tensor& tensor) {
-  return fmt::format("{} '{}': {} [{}], strides [{}]{}", kind, name,
+  return fmt::format("{} '{}': {} [{}], strides [{}]{}\n", kind, name,
                      at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "),
                      fmt::join(tensor.strides(), ", "),
                      tensor.requires_grad() ? "" : ", no gradient");
 }
 
-std::string describe_module(const torch::nn::Module& module) {
+std::string describe_module(const ModuleView& module) {
   std::string text;
-  for (const auto& item : module.named_parameters()) {
-    text += line_of("parameter", item.key(), item.value()) + "\n";
-  }
-  for (const auto& item : module.named_buffers()) {
-    text += line_of("buffer", item.key(), item.value()) + "\n";
-  }
+  for (const auto& [name, tensor] : module.parameters()) text += line_of("parameter", name, tensor);
+  for (const auto& [name, tensor] : module.buffers()) text += line_of("buffer", name, tensor);
   return text;
+}
+
+std::uint64_t checksum_of(const at::Tensor& tensor, std::uint64_t seed) {
+  const at::Tensor values = tensor.detach().contiguous();
+  return checksum(values.data_ptr(), static_cast<std::size_t>(values.nbytes()), seed);
 }
 
 // The first line in which two descriptions differ, as the left and the right have it.
@@ -46,7 +49,7 @@ std::pair<std::string, std::string> first_difference(const std::string& left,
 
 }  // namespace
 
-void check_same_module(const torch::nn::Module& module, Group& group) {
+void check_same_module(const ModuleView& module, Group& group) {
   const auto descriptions = group.exchange(describe_module(module));
   for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
     if (descriptions[rank] == descriptions[0]) continue;
@@ -58,22 +61,53 @@ void check_same_module(const torch::nn::Module& module, Group& group) {
   }
 }
 
-void broadcast_module(torch::nn::Module& module, Group& group) {
-  for (const at::Tensor& parameter : module.parameters()) group.broadcast(parameter);
-  for (const at::Tensor& buffer : module.buffers()) group.broadcast(buffer);
+void broadcast_buffers(const ModuleView& module, Group& group, int root) {
+  const NamedTensors buffers = module.buffers();
+  std::vector<TensorView> views;
+  for (const auto& [name, tensor] : buffers) views.emplace_back(tensor);
+  if (!views.empty()) group.broadcast(views, root);
 }
 
-std::uint64_t parameter_checksum(const torch::nn::Module& module, bool buffers) {
+void broadcast_module(const ModuleView& module, Group& group, int root) {
+  const NamedTensors parameters = module.parameters();
+  for (const auto& [name, tensor] : parameters) group.broadcast(tensor, root);
+  broadcast_buffers(module, group, root);
+}
+
+std::uint64_t parameter_checksum(const ModuleView& module, bool buffers) {
   std::uint64_t sum = 0;
-  const auto add = [&](const at::Tensor& tensor) {
-    const at::Tensor values = tensor.detach().contiguous();
-    sum = checksum(values.data_ptr(), static_cast<std::size_t>(values.nbytes()), sum);
-  };
-  for (const at::Tensor& parameter : module.parameters()) add(parameter);
+  for (const auto& [name, tensor] : module.parameters()) sum = checksum_of(tensor, sum);
   if (buffers) {
-    for (const at::Tensor& buffer : module.buffers()) add(buffer);
+    for (const auto& [name, tensor] : module.buffers()) sum = checksum_of(tensor, sum);
   }
   return sum;
+}
+
+void check_replicas(const ModuleView& module, Group& group, const std::string& when) {
+  const auto gather = [&](std::vector<std::uint64_t> own) {
+    std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(group.size()));
+    group.all_gather({all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
+                     {own.data(), static_cast<std::int64_t>(own.size()), DType::i64});
+    return all;
+  };
+  const auto sums = gather({parameter_checksum(module)});
+  const auto differs = [&](std::uint64_t sum) { return sum != sums[0]; };
+  if (std::none_of(sums.begin(), sums.end(), differs)) return;
+  const NamedTensors parameters = module.parameters();
+  std::vector<std::uint64_t> own;
+  for (const auto& [name, tensor] : parameters) own.push_back(checksum_of(tensor, 0));
+  const auto each = gather(own);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    for (std::size_t rank = 1; rank < sums.size(); ++rank) {
+      if (each[rank * own.size() + i] == each[i]) continue;
+      fail(
+          Code::corrupt,
+          "{} the replicas are not identical: parameter '{}' of rank {} differs from that of rank "
+          "0 (something changed it on one rank alone: an optimizer step that was skipped, a random "
+          "initialization after wrapping, a device that computes wrongly)",
+          when, parameters[i].first, rank);
+    }
+  }
 }
 
 }  // namespace lockstep
