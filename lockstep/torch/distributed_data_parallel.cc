@@ -78,9 +78,14 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   }
 
   void attach() {
-    parameters_.attach([weak = weak_from_this()](std::size_t i) {
-      if (const auto self = weak.lock()) self->on_gradient(i);
-    });
+    const auto weak = weak_from_this();
+    parameters_.attach(
+        [weak](std::size_t i) {
+          if (const auto self = weak.lock()) self->on_gradient(i);
+        },
+        [weak](std::size_t i) {
+          if (const auto self = weak.lock()) self->on_coming(i);
+        });
   }
 
   void detach() {
@@ -154,20 +159,30 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
  private:
   void on_gradient(std::size_t i) {
     const std::lock_guard lock(mutex_);
-    if (reducer_ == nullptr) return;
-    parameters_.set_fresh(i, true);
-    if (held_ > 0) return;
-    if (!reducer_->collecting()) {
-      begin_pass();
-      shim::at_end_of_backward([weak = weak_from_this()] {
-        if (const auto self = weak.lock()) self->on_end();
-      });
-    }
+    if (reducer_ == nullptr || !expect_gradient(i)) return;
     if (parameters_.is_sparse(i)) return;
     reduce_or_abandon([&] {
       parameters_.put_in_slot(i);
       reducer_->ready(parameters_.slot_of(i));
     });
+  }
+
+  // It will be there when the pass ends.
+  void on_coming(std::size_t i) {
+    const std::lock_guard lock(mutex_);
+    if (reducer_ != nullptr) expect_gradient(i);
+  }
+
+  // False: this pass reduces nothing.
+  bool expect_gradient(std::size_t i) {
+    parameters_.set_fresh(i, true);
+    if (held_ > 0) return false;
+    if (reducer_->collecting()) return true;
+    begin_pass();
+    shim::at_end_of_backward([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->on_end();
+    });
+    return true;
   }
 
   void on_end() {

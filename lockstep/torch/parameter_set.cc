@@ -79,12 +79,12 @@ std::vector<Gradient> ParameterSet::gradients() const {
   return gradients;
 }
 
-void ParameterSet::attach(std::function<void(std::size_t)> on_gradient) {
-  on_gradient_ = std::make_shared<std::function<void(std::size_t)>>(std::move(on_gradient));
+void ParameterSet::attach(Call on_gradient, Call on_rehooked) {
+  calls_ = std::make_shared<const Calls>(Calls{std::move(on_gradient), std::move(on_rehooked)});
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     hook_accumulator(i);
     // This hook stays with the tensor, also when a cast gives it another accumulator.
-    std::weak_ptr<std::function<void(std::size_t)>> alive = on_gradient_;
+    std::weak_ptr<const Calls> alive = calls_;
     parameters_[i].tensor_hook =
         parameters_[i].tensor.register_hook([this, alive, i](const at::Tensor&) {
           if (alive.lock()) check_accumulator(i);
@@ -95,13 +95,14 @@ void ParameterSet::attach(std::function<void(std::size_t)> on_gradient) {
 void ParameterSet::hook_accumulator(std::size_t i) {
   Parameter& parameter = parameters_[i];
   parameter.accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
-  std::weak_ptr<std::function<void(std::size_t)>> weak = on_gradient_;
+  std::weak_ptr<const Calls> weak = calls_;
   parameter.post_hook = shim::add_post_hook(*parameter.accumulator, [weak, i] {
-    if (const auto call = weak.lock()) (*call)(i);
+    if (const auto calls = weak.lock()) calls->on_gradient(i);
   });
 }
 
-// A cast there and back has given the tensor another accumulator: it needs our hook, too.
+// A cast there and back has given the tensor another accumulator: it needs our hook, too, which may
+// come too late for the pass under way.
 void ParameterSet::check_accumulator(std::size_t i) {
   Parameter& parameter = parameters_[i];
   if (torch::autograd::impl::try_get_grad_accumulator(parameter.tensor) == parameter.accumulator) {
@@ -110,10 +111,11 @@ void ParameterSet::check_accumulator(std::size_t i) {
   const std::string problem = trouble();
   if (!problem.empty()) fail(Code::invalid_argument, "{}", problem);
   hook_accumulator(i);
+  calls_->on_rehooked(i);
 }
 
 void ParameterSet::detach() {
-  on_gradient_.reset();
+  calls_.reset();
   for (Parameter& parameter : parameters_) {
     parameter.accumulator->del_post_hook(parameter.post_hook);
     parameter.tensor.remove_hook(parameter.tensor_hook);

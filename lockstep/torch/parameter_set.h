@@ -30,8 +30,11 @@ class ParameterSet {
   std::vector<Gradient> gradients() const;
   std::size_t slot_of(std::size_t i) const { return parameters_[i].slot; }
 
-  // `on_gradient(i)` after each accumulation into the gradient of parameter i.
-  void attach(std::function<void(std::size_t)> on_gradient);
+  // `on_gradient(i)` after each accumulation into the gradient of parameter i. `on_rehooked(i)`
+  // instead, before the accumulation, when that cannot be said in this pass: the parameter has been
+  // cast there and back.
+  using Call = std::function<void(std::size_t)>;
+  void attach(Call on_gradient, Call on_rehooked);
   void detach();
   // What has happened to a parameter that makes its reduction impossible, for a person; empty:
   // nothing.
@@ -79,7 +82,12 @@ class ParameterSet {
   std::vector<Parameter> parameters_;
   // Those that needed no gradient when the set was made.
   std::vector<std::pair<std::string, at::Tensor>> frozen_;
-  std::shared_ptr<std::function<void(std::size_t)>> on_gradient_;
+  // While attached.
+  struct Calls {
+    Call on_gradient;
+    Call on_rehooked;
+  };
+  std::shared_ptr<const Calls> calls_;
 };
 
 }  // namespace lockstep
