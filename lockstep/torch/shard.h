@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sampler.h"
 #include "lockstep/group/group.h"
-#include "lockstep/torch/sampler.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/torch/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

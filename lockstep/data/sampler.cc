@@ -1,4 +1,4 @@
-#include "lockstep/torch/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <algorithm>
 #include <bit>
