@@ -26,7 +26,6 @@ int main(int argc, char** argv) {
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   auto batches = lockstep::shard(dataset, group, {.batch = 128});
   for (int epoch = 0; epoch < epochs; ++epoch) {
-    batches.set_epoch(epoch);
     double sum = 0;
     int steps = 0;
     for (auto& batch : batches) {

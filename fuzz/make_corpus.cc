@@ -5,6 +5,7 @@
 #include <iostream>
 #include <string>
 
+#include "lockstep/data/position.h"
 #include "lockstep/group/mesh.h"
 #include "lockstep/rendezvous/frames.h"
 #include "lockstep/transport/arena.h"
@@ -89,4 +90,5 @@ int main(int argc, char** argv) {
   add_handshakes(corpus);
   add_messages(corpus);
   add_addresses(corpus);
+  corpus.add("position_fuzz", to_json({.epoch = 3, .samples_done = 4, .sample_count = 5}));
 }

@@ -12,6 +12,7 @@ ALLOWED = {
     "lockstep/env": [],
     "lockstep/kernels": [],
     "lockstep/plan": [],
+    "lockstep/data": [],
     "lockstep/transport": ["env"],
     "lockstep/engine": ["env", "kernels", "plan", "transport"],
     "lockstep/rendezvous": ["env", "transport"],
@@ -20,9 +21,9 @@ ALLOWED = {
     "lockstep/tune": ["env", "group", "kernels", "plan", "transport"],
     "lockstep/c": ["group"],
     "lockstep/reducer": ["env", "group", "kernels"],
-    "lockstep/torch": ["group", "reducer"],
+    "lockstep/torch": ["data", "group", "reducer"],
     "lockstep/launch": ["env"],
-    "lockstep/train": ["env", "group", "torch"],
+    "lockstep/train": ["data", "env", "group", "torch"],
 }
 # LibTorch stays out of everything else.
 TORCH_FOLDERS = ("lockstep/torch", "lockstep/train", "examples", "bench", "tests")

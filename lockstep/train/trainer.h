@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/sampler.h"
 #include "lockstep/group/group.h"
 #include "lockstep/torch/distributed_data_parallel.h"
-#include "lockstep/torch/sampler.h"
 #include "lockstep/train/batches.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/progress.h"

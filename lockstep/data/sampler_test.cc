@@ -1,4 +1,4 @@
-#include "lockstep/torch/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -137,7 +137,79 @@ TEST(Sampler, EpochsAndSeedsDifferAndUnshuffledIsInOrder) {
   EXPECT_EQ(plain.samples(3, 0), up_to(100));
 }
 
+// S-CKPT-04: what is left of an epoch, walked in other batches by other numbers of ranks.
+TEST(Sampler, GoesOnWithinAnEpoch) {
+  const std::int64_t count = 97;
+  const auto order = Sampler({.sample_count = count, .global_batch = count}).samples(3, 0);
+  for (std::int64_t done = 0; done <= count; ++done) {
+    for (const std::int64_t batch : {4, 9, 200}) {
+      for (const int ranks : {1, 4}) {
+        std::vector<std::int64_t> walked(order.begin(), order.begin() + done);
+        std::int64_t empty_shares = 0;
+        std::int64_t steps = 0;
+        for (std::int64_t step = 0; step == 0 || step < steps; ++step) {
+          for (int rank = 0; rank < ranks; ++rank) {
+            const Sampler sampler({.sample_count = count,
+                                   .global_batch = batch,
+                                   .samples_done = done,
+                                   .rank = rank,
+                                   .ranks = ranks});
+            steps = sampler.steps();
+            if (steps == 0) break;
+            const auto samples = sampler.samples(3, step);
+            walked.insert(walked.end(), samples.begin(), samples.end());
+            if (samples.empty()) ++empty_shares;
+            if (step + 1 == steps && rank + 1 == ranks) {
+              EXPECT_EQ(sampler.empty_shares(), empty_shares);
+            }
+          }
+        }
+        EXPECT_EQ(walked, order);
+      }
+    }
+  }
+}
+
+TEST(Sampler, CountsWhatIsDroppedAndWhatIsEmpty) {
+  const Sampler dropping({.sample_count = 22, .global_batch = 8, .drop_last = true});
+  EXPECT_EQ(dropping.steps(), 2);
+  EXPECT_EQ(dropping.dropped(), 6);
+  EXPECT_EQ(Sampler({.sample_count = 22, .global_batch = 8}).dropped(), 0);
+  const Sampler even({.sample_count = 512, .global_batch = 16, .ranks = 2, .drop_last = true});
+  EXPECT_EQ(even.dropped(), 0);  // an even split loses no last batch
+  EXPECT_EQ(even.steps(), 32);
+  EXPECT_EQ(Sampler({.sample_count = 2, .global_batch = 8, .ranks = 4}).empty_shares(), 2);
+  EXPECT_EQ(Sampler({.sample_count = 7, .global_batch = 2, .ranks = 3}).empty_shares(), 3 + 2);
+  EXPECT_EQ(Sampler({.sample_count = 0, .global_batch = 8, .ranks = 4}).empty_shares(), 0);
+}
+
+TEST(Seeds, AreTheWrittenOnes) {
+  EXPECT_EQ(sample_seed(0, 0, 0), 13693419961088809291u);
+  EXPECT_EQ(sample_seed(42, 3, 12345), 2016538450062454707u);
+  EXPECT_EQ(step_seed(42, 3, 12345, 2), 4183469730556860485u);
+}
+
+TEST(Seeds, DifferAndAreEven) {
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+      for (std::int64_t at = 0; at < 1000; ++at) {
+        seeds.push_back(sample_seed(seed, epoch, at));
+        for (int rank = 0; rank < 3; ++rank) seeds.push_back(step_seed(seed, epoch, at, rank));
+      }
+    }
+  }
+  double mean = 0;
+  for (const std::uint64_t seed : seeds) mean += std::ldexp(static_cast<double>(seed), -64);
+  EXPECT_NEAR(mean / static_cast<double>(seeds.size()), 0.5, 0.01);
+  std::sort(seeds.begin(), seeds.end());
+  EXPECT_EQ(std::unique(seeds.begin(), seeds.end()), seeds.end());
+}
+
 TEST(Sampler, RefusesWhatCannotBe) {
+  EXPECT_THROW(Sampler({.sample_count = 1, .global_batch = kGlobalBatchMax + 1}), Error);
+  EXPECT_THROW(Sampler({.sample_count = 5, .samples_done = 6}), Error);
+  EXPECT_THROW(Sampler({.sample_count = 5, .samples_done = -1}), Error);
   EXPECT_THROW(Sampler({.sample_count = -1}), Error);
   EXPECT_THROW(Sampler({.sample_count = 1, .global_batch = 0}), Error);
   EXPECT_THROW(Sampler({.sample_count = 1, .rank = 2, .ranks = 2}), Error);

@@ -1,4 +1,4 @@
-#include "lockstep/torch/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +8,9 @@
 namespace lockstep {
 
 namespace {
+
+constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
+constexpr std::uint64_t kStride = 0xd1b54a32d192ed03u;
 
 std::uint64_t mix(std::uint64_t x) {
   x ^= x >> 30;
@@ -27,10 +30,9 @@ Permutation::Permutation(std::int64_t count, std::uint64_t seed, std::uint64_t e
       std::max(2, static_cast<int>(std::bit_width(std::max<std::uint64_t>(count_, 1) - 1)));
   high_bits_ = bits / 2;
   low_bits_ = bits - high_bits_;
-  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
   const std::uint64_t base = mix(seed + kGolden) + epoch * kGolden;
   for (int i = 0; i < kRounds; ++i) {
-    keys_[i] = mix(base + static_cast<std::uint64_t>(i + 1) * 0xd1b54a32d192ed03u);
+    keys_[i] = mix(base + static_cast<std::uint64_t>(i + 1) * kStride);
   }
 }
 
@@ -56,13 +58,27 @@ std::int64_t Permutation::operator()(std::int64_t position) const {
   return static_cast<std::int64_t>(value);
 }
 
+std::uint64_t sample_seed(std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
+  const std::uint64_t base = mix(seed + kGolden) + static_cast<std::uint64_t>(epoch) * kGolden;
+  return mix(mix(base) + (static_cast<std::uint64_t>(sample) + 1) * kStride);
+}
+
+std::uint64_t step_seed(std::uint64_t seed, std::int64_t epoch, std::int64_t position, int rank) {
+  return mix(sample_seed(seed + 1, epoch, position) +
+             (static_cast<std::uint64_t>(rank) + 1) * kGolden);
+}
+
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   if (options.sample_count < 0) {
     fail(Code::invalid_argument, "sampler: {} samples: must not be negative", options.sample_count);
   }
-  if (options.global_batch < 1) {
-    fail(Code::invalid_argument, "sampler: a global batch of {}: must be at least 1",
-         options.global_batch);
+  if (options.global_batch < 1 || options.global_batch > kGlobalBatchMax) {
+    fail(Code::invalid_argument, "sampler: a global batch of {}: must be in [1, {}]",
+         options.global_batch, kGlobalBatchMax);
+  }
+  if (options.samples_done < 0 || options.samples_done > options.sample_count) {
+    fail(Code::invalid_argument, "sampler: {} samples done of {}: must be in [0, {}]",
+         options.samples_done, options.sample_count, options.sample_count);
   }
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
     fail(Code::invalid_argument, "sampler: rank {} of {} ranks: must be in [0, ranks)",
@@ -71,18 +87,33 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
 }
 
 std::int64_t Sampler::steps_per_epoch() const {
-  return options_.drop_last ? options_.sample_count / options_.global_batch
-                            : chunks_in(options_.sample_count, options_.global_batch);
+  return batches_in(options_.sample_count);
 }
 
-std::int64_t Sampler::global_count(std::int64_t step) const {
-  return chunk_of({0, options_.sample_count}, options_.global_batch, step).count;
+std::int64_t Sampler::steps() const {
+  return batches_in(left().count);
+}
+
+std::int64_t Sampler::dropped() const {
+  return options_.drop_last ? left().count % options_.global_batch : 0;
+}
+
+std::int64_t Sampler::empty_shares() const {
+  const std::int64_t all = steps();
+  if (all == 0) return 0;
+  const auto empty = [&](std::int64_t step) {
+    return std::max<std::int64_t>(0, options_.ranks - global_count(step));
+  };
+  return (all - 1) * empty(0) + empty(all - 1);
+}
+
+Range Sampler::global_positions(std::int64_t step) const {
+  LOCKSTEP_CHECK(step >= 0 && step < steps());
+  return chunk_of(left(), options_.global_batch, step);
 }
 
 Range Sampler::positions(std::int64_t step) const {
-  LOCKSTEP_CHECK(step >= 0 && step < steps_per_epoch());
-  const Range batch = chunk_of({0, options_.sample_count}, options_.global_batch, step);
-  return slice_of(batch, options_.ranks, options_.rank);
+  return slice_of(global_positions(step), options_.ranks, options_.rank);
 }
 
 std::vector<std::int64_t> Sampler::samples(std::int64_t epoch, std::int64_t step) const {
@@ -100,6 +131,15 @@ std::vector<std::int64_t> Sampler::samples(std::int64_t epoch, std::int64_t step
 double Sampler::loss_weight(std::int64_t step) const {
   return static_cast<double>(positions(step).count) * options_.ranks /
          static_cast<double>(global_count(step));
+}
+
+Range Sampler::left() const {
+  return {options_.samples_done, options_.sample_count - options_.samples_done};
+}
+
+std::int64_t Sampler::batches_in(std::int64_t samples) const {
+  return options_.drop_last ? samples / options_.global_batch
+                            : chunks_in(samples, options_.global_batch);
 }
 
 }  // namespace lockstep

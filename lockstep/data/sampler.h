@@ -1,6 +1,7 @@
 // Which samples a rank trains on: a pure function of seed, epoch and position, the same on every
 // machine, compiler and rank count. The ranks' samples of one step together are the global batch,
-// whatever the number of ranks; over an epoch each sample comes exactly once. Needs no LibTorch.
+// whatever the number of ranks; over an epoch each sample comes exactly once. What is left of an
+// epoch can be walked in other batches and by another number of ranks.
 //
 // Thread rule: everything here is immutable or a value; const calls are free to use anywhere.
 #pragma once
@@ -43,9 +44,27 @@ class Permutation {
   std::uint64_t keys_[kRounds] = {};
 };
 
+// Seeds for random draws, as much part of the promise as the order. `sample`: a sample's number in
+// the data set. One seed for each seed, epoch and sample, so that what is drawn for a sample
+// (augmentation) does not depend on batches, ranks, threads, or where a run was resumed.
+//
+//   mix(mix(mix(seed + 0x9e3779b97f4a7c15) + epoch · 0x9e3779b97f4a7c15)
+//       + (sample + 1) · 0xd1b54a32d192ed03)
+std::uint64_t sample_seed(std::uint64_t seed, std::int64_t epoch, std::int64_t sample);
+
+// One seed for each seed, epoch, rank and first position of a global batch, for what is drawn in a
+// step (dropout).
+//
+//   mix(sample_seed(seed + 1, epoch, position) + (rank + 1) · 0x9e3779b97f4a7c15)
+std::uint64_t step_seed(std::uint64_t seed, std::int64_t epoch, std::int64_t position, int rank);
+
+// A global batch is at most this large, so that no arithmetic on positions can overflow.
+constexpr std::int64_t kGlobalBatchMax = std::int64_t{1} << 40;
+
 struct SamplerOptions {
   std::int64_t sample_count = 0;  // samples in the data set
-  std::int64_t global_batch = 1;  // samples of one step on all ranks together, at least 1
+  std::int64_t global_batch = 1;  // samples of one step on all ranks together; at least 1
+  std::int64_t samples_done = 0;  // positions of the epoch before the first step
   int rank = 0;
   int ranks = 1;
   std::uint64_t seed = 0;
@@ -58,9 +77,19 @@ class Sampler {
   // Throws Error(invalid_argument) that names the value that cannot be.
   explicit Sampler(const SamplerOptions& options);
 
+  // Of a whole epoch.
   std::int64_t steps_per_epoch() const;
-  // Samples of this step on all ranks together: global_batch but for a short last batch.
-  std::int64_t global_count(std::int64_t step) const;
+  // From samples_done to the end of the epoch: what `step` counts below, from 0.
+  std::int64_t steps() const;
+  // Samples that these steps leave out, because they do not fill a batch and drop_last is set.
+  std::int64_t dropped() const;
+  // How often, in these steps, a rank has no sample. Whoever must give every rank something pads
+  // with as many.
+  std::int64_t empty_shares() const;
+
+  // The positions of this step on all ranks together: global_batch but for a short last batch.
+  Range global_positions(std::int64_t step) const;
+  std::int64_t global_count(std::int64_t step) const { return global_positions(step).count; }
   // This rank's positions within the epoch; may be empty in a short last batch.
   Range positions(std::int64_t step) const;
   // This rank's samples of that step, in order.
@@ -70,6 +99,9 @@ class Sampler {
   double loss_weight(std::int64_t step) const;
 
  private:
+  Range left() const;
+  std::int64_t batches_in(std::int64_t samples) const;
+
   SamplerOptions options_;
 };
 
