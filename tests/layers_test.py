@@ -21,7 +21,7 @@ ALLOWED = {
     "lockstep/tune": ["env", "group", "kernels", "plan", "transport"],
     "lockstep/c": ["group"],
     "lockstep/reducer": ["env", "group", "kernels"],
-    "lockstep/torch": ["data", "group", "reducer"],
+    "lockstep/torch": ["data", "group", "kernels", "reducer"],
     "lockstep/launch": ["env"],
     "lockstep/train": ["data", "env", "group", "torch"],
 }

@@ -35,7 +35,8 @@ TEST(PlanBuckets, FillsInTheOrderGiven) {
   EXPECT_EQ(in_order.offset_bytes[3], 128u);
 }
 
-// Types that alternate make two buckets, not four; the one that is complete first is launched first.
+// Types that alternate make two buckets, not four; the one that is complete first is launched
+// first.
 TEST(PlanBuckets, KeepsTypesApart) {
   auto list = gradients({16, 16, 16, 16});
   list[1].dtype = list[3].dtype = DType::f64;

@@ -62,7 +62,7 @@ void Reducer::begin(const Part& part) {
   exposed_ = {};
   part_ = part;
   is_announced_ = !part.announced;
-  divisor_ = group_.size();
+  divisor_ = group_.size() * part.micro_passes;
   if (part.announced) {
     own_announcement_ = part.live ? part.weight : -1;
     announcement_ = group_.async().all_gather(
@@ -86,7 +86,7 @@ void Reducer::wait_for_announcement() {
   if (part_.divisor == Divisor::ranks) return;
   divisor_ = 0;
   for (const std::int64_t weight : announced_) {
-    if (weight >= 0) divisor_ += part_.divisor == Divisor::weights ? weight : 1;
+    if (weight >= 0) divisor_ += part_.divisor == Divisor::weights ? weight : part_.micro_passes;
   }
 }
 

@@ -54,6 +54,8 @@ struct Part {
   bool announced = false;
   bool live = true;         // has data; else it only answers the others
   std::int64_t weight = 1;  // samples, tokens …; at least 0
+  // Where ranks are counted: each stands for the mean of so many passes.
+  std::int64_t micro_passes = 1;
 };
 
 // When a bucket was complete on this rank, under way, and seen to be done: since begin().

@@ -40,6 +40,7 @@ void check_options(const DistributedOptions& options) {
   at_least("bucket_bytes_max", options.bucket_bytes_max, 1);
   at_least("first_bucket_bytes_max", options.first_bucket_bytes_max, 1);
   at_least("check_every", options.check_every, 0);
+  at_least("accumulate", options.accumulate, 1);
 }
 
 std::vector<CommunicationHook> hooks_of(const DistributedOptions& options) {
@@ -97,6 +98,16 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   void hold(bool hold) {
     const std::lock_guard lock(mutex_);
     held_ += hold ? 1 : -1;
+  }
+
+  void reduce_next() {
+    const std::lock_guard lock(mutex_);
+    reduce_next_ = true;
+  }
+
+  bool is_reduced() const {
+    const std::lock_guard lock(mutex_);
+    return is_reduced_;
   }
 
   void add_samples(std::int64_t count) {
@@ -176,13 +187,27 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   // False: this pass reduces nothing.
   bool expect_gradient(std::size_t i) {
     parameters_.set_fresh(i, true);
-    if (held_ > 0) return false;
+    if (!reducer_->collecting()) is_reduced_ = false;
+    if (held_ > 0 || in_micro_pass_) return false;
     if (reducer_->collecting()) return true;
+    if (!reduce_next_ && micro_passes_ + 1 < options_.accumulate) {
+      in_micro_pass_ = true;
+      shim::at_end_of_backward([weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->on_micro_end();
+      });
+      return false;
+    }
     begin_pass();
     shim::at_end_of_backward([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->on_end();
     });
     return true;
+  }
+
+  void on_micro_end() {
+    const std::lock_guard lock(mutex_);
+    in_micro_pass_ = false;
+    ++micro_passes_;
   }
 
   void on_end() {
@@ -209,6 +234,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
     Part part;
     part.live = live;
     part.announced = join_.has_value();
+    part.micro_passes = micro_passes_ + 1;
     if (join_ && join_->divide_by == JoinOptions::DivideBy::live_ranks) {
       part.divisor = Divisor::live_ranks;
     }
@@ -266,6 +292,9 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
       }
     }
     samples_.reset();
+    micro_passes_ = 0;
+    reduce_next_ = false;
+    is_reduced_ = true;
     ++passes_;
     note_cost(divisor);
     after_pass();
@@ -345,6 +374,11 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   std::unique_ptr<Reducer> reducer_;
   int layout_ = 0;
   int held_ = 0;  // guards of no_sync() that live
+  // Of DistributedOptions::accumulate: passes since the last one that reduced.
+  std::int64_t micro_passes_ = 0;
+  bool in_micro_pass_ = false;
+  bool reduce_next_ = false;
+  bool is_reduced_ = false;
   std::optional<std::int64_t> samples_;
   std::optional<JoinOptions> join_;
   int last_live_ = 0;  // the first rank that had data in the last pass of a join
@@ -374,6 +408,14 @@ DistributedDataParallel::NoSync::~NoSync() {
 }
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
   return NoSync(impl_);
+}
+
+void DistributedDataParallel::reduce_next() {
+  impl_->reduce_next();
+}
+
+bool DistributedDataParallel::is_reduced() const {
+  return impl_->is_reduced();
 }
 
 void DistributedDataParallel::join(const std::function<void()>& loop, const JoinOptions& options) {

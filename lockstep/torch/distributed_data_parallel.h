@@ -64,6 +64,10 @@ struct DistributedOptions {
   bool choose_runner = true;
   Weighting weighting = Weighting::ranks;
   BufferSync buffers = BufferSync::after_backward;
+  // Only every so-many-th backward pass reduces, and its gradients are the mean over these passes,
+  // too (with Weighting::samples: over all their samples). The last passes of an epoch may be
+  // fewer: reduce_next(). Passes under no_sync() do not count.
+  std::int64_t accumulate = 1;
   // Parameters and buffers that are left alone, by name, or by the name of a module above them.
   std::vector<std::string> leave_out = {};
   // Parameters with sparse gradients, by name. Those of torch::nn::Embedding and EmbeddingBag with
@@ -107,6 +111,12 @@ class DistributedDataParallel {
   // first pass after it reduces all that has come together. What counts is when backward() runs.
   class NoSync;
   [[nodiscard]] NoSync no_sync();
+
+  // With DistributedOptions::accumulate: the next backward pass reduces, and completes what has
+  // come together.
+  void reduce_next();
+  // The last backward pass has reduced: the gradients are ready for the optimizer.
+  bool is_reduced() const;
 
   // Runs `loop`, in which ranks may take different numbers of steps: a rank that comes out of it
   // answers the others until all are done. Collective. Only passes of this module are answered: no

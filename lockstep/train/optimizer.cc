@@ -37,8 +37,17 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainSettings& s,
                                                                  .weight_decay(s.weight_decay));
 }
 
-void set_rate(torch::optim::Optimizer& optimizer, double rate) {
-  for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+LearningRate learning_rate(const TrainSettings& s, std::int64_t total_steps) {
+  LearningRateOptions options;
+  options.rate = s.lr;
+  if (s.lr_scaling != "none") {
+    options.scaling = s.lr_scaling == "linear" ? RateScaling::linear : RateScaling::square_root;
+  }
+  options.base_batch = s.base_batch;
+  options.batch = s.batch;
+  options.warmup_steps = s.warmup_steps;
+  if (s.lr_schedule == "cosine") options.decay_until = total_steps;
+  return LearningRate(options);
 }
 
 }  // namespace lockstep::train

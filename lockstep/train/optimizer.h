@@ -1,4 +1,4 @@
-// The optimizer that the settings name.
+// The optimizer and the learning rate that the settings name.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/torch/learning_rate.h"
 #include "lockstep/train/settings.h"
 
 namespace lockstep::train {
@@ -13,6 +14,6 @@ namespace lockstep::train {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainSettings& settings,
                                                         std::vector<torch::Tensor> parameters);
 
-void set_rate(torch::optim::Optimizer& optimizer, double rate);
+LearningRate learning_rate(const TrainSettings& settings, std::int64_t total_steps);
 
 }  // namespace lockstep::train

@@ -81,7 +81,7 @@ Trainer::Trainer(const TrainSettings& settings, Group& group, const BatchSource&
                 .seed = static_cast<std::uint64_t>(settings.seed),
                 .drop_last = settings.drop_last}),
       total_steps_(steps_of(settings, sampler_)),
-      schedule_(settings, total_steps_) {
+      learning_rate_(learning_rate(settings, total_steps_)) {
   ddp_ = std::make_unique<DistributedDataParallel>(
       std::shared_ptr<torch::nn::Module>(model_), group,
       DistributedOptions{.bucket_bytes_max = settings.bucket_bytes});
@@ -147,7 +147,7 @@ void Trainer::train_epoch(std::int64_t epoch) {
 
 void Trainer::train_step(std::int64_t epoch, std::int64_t step_of_epoch) {
   const auto start = Clock::now();
-  set_rate(*optimizer_, schedule_.rate(steps_done_));
+  set_learning_rate(*optimizer_, learning_rate_.at(steps_done_));
   std::vector<std::int64_t> samples = sampler_.samples(epoch, step_of_epoch);
   // The mean over ranks is to be the mean over samples. A rank without a sample in a short last
   // batch computes with weight 0, so that it still takes part in the reduction.

@@ -11,11 +11,11 @@
 #include "lockstep/data/sampler.h"
 #include "lockstep/group/group.h"
 #include "lockstep/torch/distributed_data_parallel.h"
+#include "lockstep/torch/learning_rate.h"
 #include "lockstep/train/batches.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/progress.h"
 #include "lockstep/train/report.h"
-#include "lockstep/train/schedule.h"
 #include "lockstep/train/settings.h"
 
 namespace lockstep::train {
@@ -55,7 +55,7 @@ class Trainer final {
   std::shared_ptr<Model> model_;
   Sampler sampler_;
   std::int64_t total_steps_;
-  Schedule schedule_;
+  LearningRate learning_rate_;
 
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
