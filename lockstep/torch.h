@@ -4,4 +4,5 @@
 #include "lockstep/group/group.h"
 #include "lockstep/torch/distributed_data_parallel.h"
 #include "lockstep/torch/shard.h"
+#include "lockstep/torch/sync_batch_norm.h"
 #include "lockstep/torch/tensor.h"
