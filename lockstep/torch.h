@@ -3,6 +3,7 @@
 
 #include "lockstep/group/group.h"
 #include "lockstep/torch/distributed_data_parallel.h"
+#include "lockstep/torch/mirrored.h"
 #include "lockstep/torch/shard.h"
 #include "lockstep/torch/sync_batch_norm.h"
 #include "lockstep/torch/tensor.h"
