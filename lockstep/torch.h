@@ -6,5 +6,7 @@
 #include "lockstep/torch/gradient_norm.h"
 #include "lockstep/torch/learning_rate.h"
 #include "lockstep/torch/loss_scaler.h"
+#include "lockstep/torch/mirrored.h"
 #include "lockstep/torch/shard.h"
+#include "lockstep/torch/sync_batch_norm.h"
 #include "lockstep/torch/tensor.h"
