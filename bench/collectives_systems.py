@@ -29,7 +29,7 @@ class Systems:
         for name in ("collectives_lockstep", "collectives_engine", "collectives_limit"):
             if not os.path.exists(self.program(name)):
                 sys.exit(f"bench/collectives: {self.program(name)} is not built: "
-                         "scripts/build release collectives")
+                         "scripts/build release bench_collectives")
 
     def program(self, name):
         return os.path.join(self.build, "bench", name)

@@ -50,7 +50,7 @@ class Systems:
             sys.exit(f"bench/ddp: {ranks} ranks need {ranks} cores, there are {len(cores())}")
         if not os.path.exists(self.program("ddp_worker")):
             sys.exit(f"bench/ddp: {self.program('ddp_worker')} is not built: "
-                     "scripts/build release ddp")
+                     "scripts/build release bench_ddp")
         if not os.path.exists(self.program("ddp_gloo")):
             self.left_out["gloo"] = (f"{self.program('ddp_gloo')} is not built; "
                                      "it needs libgloo-dev")
