@@ -42,8 +42,10 @@ def run_all(commands, meanwhile=lambda: None):
     """Runs (command, environment, core or None) side by side until all have ended or one has
     failed, which is told. `meanwhile` is called again and again as long as they run."""
     with tempfile.TemporaryFile("w+") as said:
+        # Not sessions of their own: the kernel shares out cores by session (autogroup), and a job
+        # of one launcher would get less of a busy machine than one of a command per rank.
         processes = [subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=said,
-                                      stderr=said, start_new_session=True,
+                                      stderr=said, process_group=0,
                                       preexec_fn=None if core is None else pin(core))
                      for command, variables, core in commands]
         try:
@@ -71,7 +73,7 @@ def first_problem(processes, meanwhile):
 
 
 def end(process):
-    """Lets a launcher end its ranks, then makes sure of its whole session."""
+    """Lets a launcher end its ranks, then makes sure of its whole process group."""
     if process.poll() is not None:
         return
     process.terminate()
