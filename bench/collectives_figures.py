@@ -4,7 +4,7 @@ import statistics
 import time
 
 from collectives_parts import NAMES, PARTS, PEERS
-from collectives_systems import Failed
+from processes import Failed
 
 WAIT_S, WAIT_QUICK_S = 5, 2
 WAIT_SHARE_MAX = 0.05

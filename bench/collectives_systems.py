@@ -1,31 +1,12 @@
 """The systems that bench/collectives measures, and how each of them is started."""
 
-import json
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 
-DROPPED = ("LOCKSTEP_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "MPIR_", "UCX_")
-# A block that takes longer hangs.
-BLOCK_LIMIT_S = 300
-
-
-class Failed(Exception):
-    """A system could not do what it was asked for; the message says what."""
-
-
-def environment(**variables):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
-    return {**kept, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in variables.items()}}
-
-
-def cores():
-    return sorted(os.sched_getaffinity(0))
+from processes import cores, environment, read_rows, run_all
 
 
 class Systems:
@@ -48,7 +29,7 @@ class Systems:
         for name in ("collectives_lockstep", "collectives_engine", "collectives_limit"):
             if not os.path.exists(self.program(name)):
                 sys.exit(f"bench/collectives: {self.program(name)} is not built: "
-                         "scripts/build release collectives")
+                         "scripts/build release bench_collectives")
 
     def program(self, name):
         return os.path.join(self.build, "bench", name)
@@ -129,57 +110,3 @@ class Systems:
             command = self.launcher(ranks) + command
         run_all([(command, environment(), None)])
         return [read_rows(f"{prefix}.{rank}")[0] for rank in range(ranks)]
-
-
-def read_rows(path):
-    try:
-        with open(path) as file:
-            return [json.loads(line) for line in file]
-    except FileNotFoundError:
-        raise Failed(f"no figures in {path}") from None
-
-
-def pin(core):
-    allowed = cores()
-    return lambda: os.sched_setaffinity(0, {allowed[core % len(allowed)]})
-
-
-def run_all(commands):
-    """Runs them side by side until all have ended or one has failed, which is told."""
-    with tempfile.TemporaryFile("w+") as said:
-        processes = [subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=said,
-                                      stderr=said, start_new_session=True,
-                                      preexec_fn=None if core is None else pin(core))
-                     for command, variables, core in commands]
-        try:
-            problem = first_problem(processes)
-        finally:
-            for process in processes:
-                end(process)
-        if problem:
-            said.seek(0)
-            raise Failed(f"{' '.join(commands[0][0])} {problem}:\n{said.read()[-3000:]}")
-
-
-def first_problem(processes):
-    deadline = time.monotonic() + BLOCK_LIMIT_S
-    while time.monotonic() < deadline:
-        statuses = [process.poll() for process in processes]
-        if any(statuses):
-            return f"ended with {next(status for status in statuses if status)}"
-        if None not in statuses:
-            return None
-        time.sleep(0.005)
-    return f"did not end within {BLOCK_LIMIT_S} s"
-
-
-def end(process):
-    """Lets a launcher end its ranks, then makes sure of its whole session."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(3)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -2,30 +2,17 @@
 
 import gzip
 import os
+import sys
 import unittest
 
 import numpy
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from job import FASHION_MNIST, TrainTest
+from job import FASHION_MNIST, SOURCE, TrainTest
 
-
-class Cnn(nn.Module):
-    """The model `cnn`, as a user would write it in Python."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 32, 3)
-        self.conv2 = nn.Conv2d(32, 64, 3)
-        self.fc1 = nn.Linear(9216, 128)
-        self.fc2 = nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.relu(self.conv2(F.relu(self.conv1(x))))
-        x = torch.flatten(F.max_pool2d(x, 2), 1)
-        return self.fc2(F.relu(self.fc1(x)))
+sys.path.append(os.path.join(SOURCE, "bench"))
+from ddp_models import Cnn, Gpt, Mlp, ResNet18
 
 
 def read_idx(name, header_bytes):
@@ -63,10 +50,10 @@ class SavedModel(TrainTest):
             file.write("to be or not to be " * 200)
         data = self.make_data()
         text = ["--dataset", "text", "--data", self.path("text"), "--layers", "1", "--width", "32"]
-        for model, more in (
-            ("mlp", ["--data", data]),
-            ("resnet18", ["--data", data, "--lr", "0.001"]),
-            ("gpt", text),
+        for model, in_python, more in (
+            ("mlp", Mlp(pixels=144), ["--data", data]),
+            ("resnet18", ResNet18(channels=1), ["--data", data, "--lr", "0.001"]),
+            ("gpt", Gpt(layers=1, width=32, vocabulary=256), text),
         ):
             arguments = ["--model", model, "--steps", "1", "--batch", "8", "--eval-every", "0"]
             report = self.train(1, arguments + more)
@@ -75,6 +62,7 @@ class SavedModel(TrainTest):
             learned = [t for name, t in state.items() if t.is_floating_point() and "running" not in name]
             self.assertEqual(sum(t.numel() for t in learned), report["parameters"])
             self.assertTrue(all(torch.isfinite(t).all() for t in learned))
+            in_python.load_state_dict(state)  # every name and shape, none besides
 
 
 if __name__ == "__main__":
