@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
 #include "lockstep/plan/algorithms.h"
 #include "lockstep/plan/order.h"
+#include "lockstep/plan/packed_plan.h"
 
 namespace lockstep {
 namespace {
@@ -165,6 +167,30 @@ TEST(Checker, Proves4096Ranks) {
     ++proved;
   }
   EXPECT_GE(proved, 12);
+}
+
+TEST(PackedPlan, HoldsEveryStep) {
+  for (const Algorithm& algorithm : algorithms()) {
+    Shape shape{algorithm.operation, 8, 3, 5, 101, 1, 20};
+    const std::vector<int> hosts = places(algorithm, 8).back();
+    shape.hosts = hosts;
+    const Plan plan = algorithm.make(shape);
+    const PackedPlan packed(plan);
+    ASSERT_EQ(packed.step_count(), plan.steps.size());
+    std::size_t position = 0;
+    UnpackedStep unpacked;
+    for (const Step& step : plan.steps) {
+      position = packed.read(position, unpacked);
+      EXPECT_EQ(unpacked.kind, step.kind);
+      EXPECT_EQ(unpacked.peer, step.peer);
+      EXPECT_EQ(unpacked.messages, step.messages);
+      const auto same = [](const Location& a, const Location& b) {
+        return a.rank == b.rank && a.space == b.space && a.level == b.level && a.range == b.range;
+      };
+      EXPECT_TRUE(std::ranges::equal(unpacked.destinations(), plan.destinations(step), same));
+      EXPECT_TRUE(std::ranges::equal(unpacked.sources(), plan.sources(step), same));
+    }
+  }
 }
 
 TEST(Checker, ProvesSend) {
