@@ -34,8 +34,7 @@ double weight_of(const Algorithm& algorithm, const Shape& shape) {
     const bool clocks = shape.ranks <= kFullProofRanksMax;
     weight += clocks ? messages * ranks : 0;
     weight += static_cast<double>(plan.scratch_count + plan.partial_count + input_count(one));
-    // What an element should be is added up from, or looked for in, the parts of all ranks.
-    weight += static_cast<double>(data_count(one)) * ranks;
+    weight += 2 * static_cast<double>(data_count(one));  // what it should be, too
     heaviest = std::max(heaviest, weight);
   }
   return heaviest * ranks;
@@ -87,12 +86,10 @@ std::string claims(Operation operation, const Algorithm& algorithm, bool twice) 
 // Sends are between two ranks whose shapes differ.
 std::optional<std::string> check(const Algorithm& algorithm, const Shape& shape) {
   std::vector<Shape> shapes = shapes_of(shape);
-  std::vector<Plan> plans;
   for (Shape& one : shapes) {
     one.peer = one.rank == one.root ? (one.root + 1) % one.ranks : one.root;
-    plans.push_back(algorithm.make(one));
   }
-  return check_plans(plans, shapes, algorithm.order);
+  return check_plan(algorithm, shapes);
 }
 
 }  // namespace
@@ -114,9 +111,11 @@ Proof prove(const Case& of, const Algorithm& algorithm) {
   };
   constexpr std::int64_t kExactCountMax = 1 << 16;
   const bool exact = whole.count <= kExactCountMax && take(of.ranks, whole.chunk_count);
-  if (!exact && !take(of.ranks, slices_of(of.ranks))) {
-    take(of.ranks, 1);
-    for (const int ranks : {256, 128, 64, 16, 2}) {
+  const bool whole_ranks = exact || take(of.ranks, slices_of(of.ranks));
+  if (!whole_ranks) take(of.ranks, 1);
+  // Beside many ranks, so few that the proof is full.
+  if (!whole_ranks || of.ranks > kFullProofRanksMax) {
+    for (const int ranks : {kFullProofRanksMax, 128, 64, 16, 2}) {
       if (ranks < of.ranks && take(ranks, slices_of(ranks))) break;
     }
   }
@@ -129,10 +128,10 @@ Proof prove(const Case& of, const Algorithm& algorithm) {
     full = full || one.shape.ranks <= kFullProofRanksMax;
   }
   proof.what = sizes_of_all + ": " + claims(of.operation, algorithm, full);
-  if (!exact && (chosen.size() > 1 || chosen.front().shape.count != whole.count)) {
+  if (!exact && (!whole_ranks || chosen.front().shape.count != whole.count)) {
     proof.left_out = sizes(whole) + " as such, too much for a proof on symbols";
   }
-  if (!full) {
+  if (of.ranks > kFullProofRanksMax) {
     proof.left_out +=
         fmt::format("{}whether anything is overwritten that is still being sent, above {} ranks",
                     proof.left_out.empty() ? "" : "; ", kFullProofRanksMax);

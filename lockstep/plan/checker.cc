@@ -4,46 +4,39 @@
 
 #include <algorithm>
 #include <deque>
-#include <unordered_map>
+#include <span>
 
 #include "lockstep/plan/hosts.h"
 #include "lockstep/plan/order.h"
+#include "lockstep/plan/packed_plan.h"
+#include "lockstep/plan/symbols.h"
 
 namespace lockstep {
 
 namespace {
 
-// A symbol stands for a value: equal symbols, equal values, but for a chance of 2^-64.
-using Symbol = std::uint64_t;
-constexpr Symbol kUndefined = 0;
+constexpr int kNone = -1;
 
-Symbol mix(Symbol x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-Symbol finished(Symbol sum) {
-  return mix(sum ^ 0x5bd1e995f1a15ed);
-}
-
-struct Message {
-  std::vector<Symbol> values;
-  bool partial = false;
-  std::vector<int> clock;  // what the sender knew of everybody when it sent
-  std::size_t pending_send = 0;
-};
-
-// The source of a send, which must stay as it is until the peer has it.
-struct PendingSend {
+// A message, and its source, which must stay as it is until the peer has it.
+struct Send {
   Location source;
   int peer = 0;
+  int next = kNone;     // the sender's next one to the same peer
   int received_at = 0;  // the peer's own clock when it had the message; 0: not yet
   bool flushed = false;
+  std::vector<Symbol> values;  // until it is received
+  std::vector<int> clock;      // what the sender knew of everybody when it sent
 };
 
-struct PendingReceive {
+// From one rank to another: the messages that no receive has been matched with.
+struct Channel {
+  int first = kNone;
+  int last = kNone;
+};
+
+struct Receive {
   int peer = 0;
+  int send = kNone;  // the peer's, once matched
   Location destination;
 };
 
@@ -57,7 +50,7 @@ struct Touch {
 
 struct Cells {
   std::vector<Symbol> values;
-  std::vector<Touch> touches;
+  std::vector<Touch> touches;  // empty: of memory that is not shared
 };
 
 struct RankState {
@@ -65,13 +58,26 @@ struct RankState {
   Cells other_scratch;  // shared scratch of every second operation
   int round = 0;
   std::size_t step = 0;
-  int epoch = 0;  // barriers passed
-  bool at_barrier = false;
-  std::int64_t landed = 0;  // receives of this round that a wait has covered
-  std::deque<PendingReceive> receives;
-  std::vector<PendingSend> sends;
-  std::size_t sends_before = 0;  // of the rounds before this one
+  std::size_t position = 0;       // of this step in the plan
+  std::size_t next_position = 0;  // of the next one, once this one has been read
+  int epoch = 0;                  // barriers passed
   std::vector<int> clock;
+
+  std::deque<Receive> receives;  // that have not landed
+  std::int64_t landed = 0;       // receives of this round that a wait has covered
+  std::int64_t matched = 0;      // those, and those whose message is under way
+  std::int64_t awaited = 0;      // what the wait at hand asks for
+  int awaited_peer = kNone;      // whose message the wait at hand needs first
+
+  // Sends are numbered over all rounds.
+  std::deque<Send> sends;     // without those at the front that matter no more
+  int sends_dropped = 0;      // how many that were
+  int sends_before = 0;       // of the rounds before this one
+  int sends_received = 0;     // all before this one have been received
+  int sends_awaited = kNone;  // what the flush at hand, or the end, waits for
+
+  int sends_made() const { return sends_dropped + static_cast<int>(sends.size()); }
+  Send& send(int number) { return sends[static_cast<std::size_t>(number - sends_dropped)]; }
 };
 
 bool overlaps(const Location& a, const Location& b) {
@@ -82,60 +88,60 @@ bool overlaps(const Location& a, const Location& b) {
 class Checker {
  public:
   // `eager`: a send leaves at once; else when its peer takes it. Both happen, so both are proved.
-  Checker(const std::vector<Plan>& plans, const std::vector<Shape>& shapes, Order order, bool eager)
+  Checker(const std::vector<PackedPlan>& plans, const std::vector<Shape>& shapes, Order order,
+          bool eager)
       : plans_(plans),
         shapes_(shapes),
-        order_(order),
         eager_(eager),
         hosts_(shapes[0]),
-        full_(static_cast<int>(plans.size()) <= kFullProofRanksMax),
+        full_(static_cast<int>(shapes.size()) <= kFullProofRanksMax),
         rounds_(full_ ? 3 : 1),
-        longest_(longest_part(shapes)) {
-    ranks_.resize(plans.size());
+        symbols_(shapes, order),
+        needs_(plans[0].needs()),
+        ranks_(shapes.size()),
+        arrived_(static_cast<std::size_t>(hosts_.count()), 0) {
     for (int r = 0; r < size(); ++r) {
+      const PackedPlan& plan = plans[r];
+      if (plan.needs() != needs_) blame(r, "its plan needs something else than rank 0's");
       RankState& rank = ranks_[r];
-      resize(rank.spaces[static_cast<int>(Space::data)], data_count(shapes[r]));
-      resize(rank.spaces[static_cast<int>(Space::input)], input_count(shapes[r]));
-      resize(rank.spaces[static_cast<int>(Space::scratch)], plans[r].scratch_count);
-      resize(rank.other_scratch, plans[r].scratch_count);
-      resize(rank.spaces[static_cast<int>(Space::partial)], plans[r].partial_count);
-      rank.clock.assign(full_ ? plans.size() : 1, 0);
-      const bool all_to_all = operation() == Operation::all_to_all;
-      if (r == 0 || all_to_all) outgoing_.emplace_back(size(), shapes[r].count, shapes[r].counts);
-      if (all_to_all) incoming_.emplace_back(size(), shapes[r].count, shapes[r].receive_counts);
+      resize(rank, Space::data, data_count(shapes[r]), needs_.shared_data);
+      resize(rank, Space::input, input_count(shapes[r]), needs_.shared_input);
+      resize(rank, Space::scratch, plan.scratch_count(), needs_.shared_scratch);
+      resize(rank, Space::partial, plan.partial_count(), false);
+      if (needs_.shared_scratch && rounds_ > 1) {
+        rank.other_scratch = rank.spaces[static_cast<int>(Space::scratch)];
+      }
+      rank.clock.assign(full_ ? shapes.size() : 1, 0);
     }
   }
 
   std::optional<std::string> run() {
-    for (int r = 0; r < size() && !problem_; ++r) start_round(r);
-    bool moved = true;
-    while (moved && !problem_) {
-      moved = false;
-      for (int r = 0; r < size() && !problem_; ++r) {
-        while (!problem_ && advance(r)) moved = true;
-      }
-      for (int host = 0; host < hosts_.count() && !problem_; ++host) {
-        if (pass_barrier(host)) moved = true;
+    for (int r = 0; r < size() && !problem_; ++r) {
+      start_round(r);
+      wake(r);
+    }
+    while (!movable_.empty() && !problem_) {
+      const int r = movable_.front();
+      movable_.pop_front();
+      while (!problem_ && advance(r)) {
       }
     }
     if (!problem_) check_ends();
     return problem_;
   }
 
+  bool sent_any() const { return !channels_.empty(); }
+
  private:
-  int size() const { return static_cast<int>(plans_.size()); }
+  int size() const { return static_cast<int>(ranks_.size()); }
   Operation operation() const { return shapes_[0].operation; }
-  static std::int64_t longest_part(const std::vector<Shape>& shapes) {
-    std::int64_t longest = 0;
-    for (const Shape& shape : shapes) {
-      longest = std::max({longest, data_count(shape), input_count(shape)});
-    }
-    return longest + 1;
-  }
-  static void resize(Cells& cells, std::int64_t count) {
+  static void resize(RankState& rank, Space space, std::int64_t count, bool shared) {
+    Cells& cells = rank.spaces[static_cast<int>(space)];
     cells.values.assign(static_cast<std::size_t>(count), kUndefined);
-    cells.touches.assign(static_cast<std::size_t>(count), {});
+    if (shared) cells.touches.assign(static_cast<std::size_t>(count), {});
   }
+  // To be called once for each time that advance() has returned false.
+  void wake(int r) { movable_.push_back(r); }
 
   template <class... Args>
   void blame(int r, fmt::format_string<Args...> format, Args&&... args) {
@@ -145,78 +151,19 @@ class Checker {
                            fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // The element of a rank's contribution in a round.
-  Symbol leaf(int round, int rank, std::int64_t element) const {
-    return mix(static_cast<Symbol>((round * size() + rank) * longest_ + element));
-  }
-  Symbol merged(Symbol left, Symbol right) const {
-    return order_ == Order::any ? left + right : mix(mix(left) + 3 * right);
-  }
-  Symbol sum_of_all(int round, std::int64_t element) const {
-    std::vector<Symbol> column;
-    for (int r = 0; r < size(); ++r) column.push_back(leaf(round, r, element));
-    return sum(column, {});
-  }
-  // `levels` empty: all are single ranks.
-  Symbol sum(std::vector<Symbol>& values, const std::vector<std::uint8_t>& levels) const {
-    Merger merger([&](std::size_t a, std::size_t b) { values[a] = merged(values[a], values[b]); });
-    for (std::size_t i = 0; i < values.size(); ++i) merger.push(i, levels.empty() ? 0 : levels[i]);
-    return values[merger.finish()];
-  }
-
-  // What data must hold at the end; kUndefined: it does not matter.
-  Symbol expected(int r, int round, std::int64_t element) const {
-    const Shape& shape = shapes_[r];
-    switch (operation()) {
-      case Operation::all_reduce:
-        return finished(sum_of_all(round, element));
-      case Operation::reduce:
-        return r == shape.root ? finished(sum_of_all(round, element)) : leaf(round, r, element);
-      case Operation::broadcast:
-        return leaf(round, shape.root, element);
-      case Operation::reduce_scatter:
-        return finished(sum_of_all(round, outgoing_[0][r].begin + element));
-      case Operation::scatter:
-        return leaf(round, shape.root, outgoing_[0][r].begin + element);
-      case Operation::all_gather:
-      case Operation::gather: {
-        const auto [from, offset] = find_part(outgoing_[0], element);
-        return leaf(round, from, offset);
-      }
-      case Operation::all_to_all: {
-        const auto [from, offset] = find_part(incoming_[r], element);
-        return leaf(round, from, outgoing_[from][r].begin + offset);
-      }
-      case Operation::send:
-        return leaf(round, shape.root, element);
-      case Operation::barrier:
-        break;
-    }
-    return kUndefined;
-  }
-  static std::pair<int, std::int64_t> find_part(const Parts& parts, std::int64_t element) {
-    int rank = 0;
-    while (element >= parts[rank].end()) ++rank;
-    return {rank, element - parts[rank].begin};
-  }
-  bool contributes_data() const {
-    return operation() == Operation::all_reduce || operation() == Operation::reduce ||
-           operation() == Operation::broadcast;
-  }
-
   // The user writes new contents before each operation.
   void start_round(int r) {
     RankState& rank = ranks_[r];
-    rank.step = 0;
-    rank.landed = 0;
-    rank.sends_before = rank.sends.size();
+    rank.step = rank.position = 0;
+    rank.landed = rank.matched = 0;
+    rank.sends_before = rank.sends_made();
     for (const Space space : {Space::data, Space::input}) {
-      const bool filled = space == Space::input || contributes_data();
+      const bool filled = space == Space::input || symbols_.contributes_data();
       const auto count =
           static_cast<std::int64_t>(rank.spaces[static_cast<int>(space)].values.size());
       std::vector<Symbol> values;
       for (std::int64_t i = 0; i < count; ++i) {
-        values.push_back(filled ? leaf(rank.round, r, i) : kUndefined);
+        values.push_back(filled ? symbols_.contribution(rank.round, r, i) : kUndefined);
       }
       write(r, {r, space, 0, {0, count}}, values);
     }
@@ -227,10 +174,9 @@ class Checker {
     RankState& rank = ranks_[r];
     if (!rank.receives.empty()) blame(r, "{} receives were never waited for", rank.receives.size());
     const auto& data = rank.spaces[static_cast<int>(Space::data)].values;
+    const std::vector<Symbol> expected = symbols_.expected(rank.round, r);
     for (std::size_t i = 0; i < data.size() && !problem_; ++i) {
-      if (data[i] != expected(r, rank.round, static_cast<std::int64_t>(i))) {
-        blame(r, "element {} of the result is not what it should be", i);
-      }
+      if (data[i] != expected[i]) blame(r, "element {} of the result is not what it should be", i);
     }
     if (operation() == Operation::barrier && full_) {
       for (int peer = 0; peer < size(); ++peer) {
@@ -242,19 +188,32 @@ class Checker {
     ++rank.round;
     if (rank.round < rounds_) start_round(r);
   }
-  // The engine ends a plan when its sends have left.
-  bool sends_left(int r) { return leave(r, ranks_[r].sends.size()); }
-  bool leave(int r, std::size_t sends) {
-    auto& all = ranks_[r].sends;
-    for (std::size_t i = 0; i < sends && !eager_; ++i) {
-      if (all[i].received_at == 0) return false;
+  // Whether all sends before number `end` have left. The engine ends a plan when all have.
+  bool leave(int r, int end) {
+    RankState& rank = ranks_[r];
+    if (!eager_ && rank.sends_received < end) {
+      rank.sends_awaited = end;
+      return false;
     }
-    for (std::size_t i = 0; i < sends; ++i) all[i].flushed = true;
+    for (int i = rank.sends_dropped; i < end; ++i) rank.send(i).flushed = true;
+    drop_sends(rank);
     return true;
+  }
+  // Forgets the sends that can do no harm any more.
+  void drop_sends(RankState& rank) {
+    while (!rank.sends.empty() && rank.sends.front().received_at > 0 &&
+           (rank.sends.front().flushed || !full_)) {
+      rank.sends.pop_front();
+      ++rank.sends_dropped;
+    }
+  }
+  // As far as somebody with this clock knows.
+  static bool has_left(const Send& send, const std::vector<int>& clock) {
+    return send.flushed || (send.received_at > 0 && clock[send.peer] >= send.received_at);
   }
   // A rank's own clock ticks once at each start and once per step.
   int clock_at_start(int r, int round) const {
-    return 1 + round * (1 + static_cast<int>(plans_[r].steps.size()));
+    return 1 + round * (1 + static_cast<int>(plans_[r].step_count()));
   }
   int& clock_of(int r) { return ranks_[r].clock[full_ ? r : 0]; }
   void tick(int r) { ++clock_of(r); }
@@ -271,11 +230,10 @@ class Checker {
 
   bool may_touch(int r, const Location& at, bool writes) {
     if (at.rank == r) return true;
-    const Needs& needs = plans_[r].needs;
     const bool shared = hosts_.of(at.rank) == hosts_.of(r) &&
-                        ((at.space == Space::data && needs.shared_data) ||
-                         (at.space == Space::input && needs.shared_input && !writes) ||
-                         (at.space == Space::scratch && needs.shared_scratch));
+                        ((at.space == Space::data && needs_.shared_data) ||
+                         (at.space == Space::input && needs_.shared_input && !writes) ||
+                         (at.space == Space::scratch && needs_.shared_scratch));
     if (!shared) blame(r, "touches memory of rank {}, which is not shared", at.rank);
     return shared;
   }
@@ -284,20 +242,21 @@ class Checker {
   Cells& cells_of(int r, const Location& at) {
     RankState& owner = ranks_[at.rank];
     const bool other =
-        at.space == Space::scratch && plans_[r].needs.shared_scratch && ranks_[r].round % 2 == 1;
+        at.space == Space::scratch && needs_.shared_scratch && ranks_[r].round % 2 == 1;
     return other ? owner.other_scratch : owner.spaces[static_cast<int>(at.space)];
   }
 
-  std::vector<Symbol> read(int r, const Location& at) {
+  // What stands there, until something is written.
+  std::span<const Symbol> read(int r, const Location& at) {
     if (!inside(r, at) || !may_touch(r, at, false)) return {};
     if (full_) {
-      for (const PendingReceive& receive : ranks_[r].receives) {
+      for (const Receive& receive : ranks_[r].receives) {
         if (overlaps(receive.destination, at)) blame(r, "reads what is still being received");
       }
     }
     Cells& cells = cells_of(r, at);
     const int epoch = ranks_[r].epoch;
-    for (std::int64_t i = at.range.begin; i < at.range.end(); ++i) {
+    for (std::int64_t i = at.range.begin; i < at.range.end() && !cells.touches.empty(); ++i) {
       Touch& touch = cells.touches[i];
       if (touch.write_epoch == epoch && touch.write_rank != r) {
         blame(r, "reads element {} of rank {} while rank {} writes it", i, at.rank,
@@ -307,83 +266,81 @@ class Checker {
       touch.read_rank = first ? r : -2;
       touch.read_epoch = epoch;
     }
-    return {cells.values.begin() + at.range.begin, cells.values.begin() + at.range.end()};
+    return std::span(cells.values).subspan(at.range.begin, at.range.count);
   }
 
-  void write(int r, const Location& at, const std::vector<Symbol>& values) {
+  void write(int r, const Location& at, std::span<const Symbol> values) {
     if (!inside(r, at) || !may_touch(r, at, true)) return;
     RankState& rank = ranks_[r];
     if (full_) {
-      for (const PendingReceive& receive : rank.receives) {
+      for (const Receive& receive : rank.receives) {
         if (overlaps(receive.destination, at)) blame(r, "writes where a message will land");
       }
-      for (const PendingSend& send : sends_of(rank)) {
-        const bool left =
-            send.flushed || (send.received_at > 0 && rank.clock[send.peer] >= send.received_at);
-        if (overlaps(send.source, at) && !left) blame(r, "overwrites what is still being sent");
+      for (const Send& send : rank.sends) {
+        if (overlaps(send.source, at) && !has_left(send, rank.clock)) {
+          blame(r, "overwrites what is still being sent");
+        }
       }
     }
     store(r, at, values);
   }
 
-  // Those of this round: the others have left.
-  static std::span<const PendingSend> sends_of(const RankState& rank) {
-    return std::span(rank.sends).subspan(rank.sends_before);
-  }
-
-  void store(int r, const Location& at, const std::vector<Symbol>& values) {
+  void store(int r, const Location& at, std::span<const Symbol> values) {
     Cells& cells = cells_of(r, at);
     const int epoch = ranks_[r].epoch;
-    for (std::int64_t i = 0; i < at.range.count; ++i) {
-      Touch& touch = cells.touches[at.range.begin + i];
+    for (std::int64_t i = at.range.begin; i < at.range.end() && !cells.touches.empty(); ++i) {
+      Touch& touch = cells.touches[i];
       const bool written = touch.write_epoch == epoch && touch.write_rank != r;
       const bool read = touch.read_epoch == epoch && touch.read_rank != r;
       if (written || read) {
-        blame(r, "writes element {} of rank {} while another rank {} it", at.range.begin + i,
-              at.rank, written ? "writes" : "reads");
+        blame(r, "writes element {} of rank {} while another rank {} it", i, at.rank,
+              written ? "writes" : "reads");
       }
       touch.write_rank = r;
       touch.write_epoch = epoch;
-      cells.values[at.range.begin + i] = values[i];
     }
+    std::copy_n(values.begin(), at.range.count, cells.values.begin() + at.range.begin);
   }
 
   // One step of rank r; false when it cannot move.
   bool advance(int r) {
     RankState& rank = ranks_[r];
     if (rank.round == rounds_) return false;
-    if (rank.step == plans_[r].steps.size()) {
-      if (!sends_left(r)) return false;
+    if (rank.step == plans_[r].step_count()) {
+      if (!leave(r, rank.sends_made())) return false;
       end_round(r);
       return true;
     }
-    const Step& step = plans_[r].steps[rank.step];
-    switch (step.kind) {
+    rank.next_position = plans_[r].read(rank.position, step_);
+    switch (step_.kind) {
       case StepKind::copy:
-        copy(r, plans_[r].destinations(step)[0], plans_[r].sources(step)[0]);
+        copy(r, step_.destinations()[0], step_.sources()[0]);
         break;
       case StepKind::reduce:
-        reduce(r, step);
+        reduce(r, step_.destinations(), step_.sources());
         break;
       case StepKind::barrier:
-        rank.at_barrier = true;
-        return false;
+        return pass_barrier(r);
       case StepKind::send:
-        send(r, step);
+        send(r, step_.peer, step_.sources()[0]);
         break;
       case StepKind::receive:
-        receive(r, step);
+        receive(r, step_.peer, step_.destinations()[0]);
         break;
       case StepKind::wait:
-        if (!wait(r, step.messages)) return false;
+        if (!wait(r, step_.messages)) return false;
         break;
       case StepKind::flush:
-        if (!flush(r, step.messages)) return false;
+        if (!flush(r, step_.messages)) return false;
         break;
     }
-    ++rank.step;
-    tick(r);
+    go_on(r);
     return true;
+  }
+  void go_on(int r) {
+    ++ranks_[r].step;
+    ranks_[r].position = ranks_[r].next_position;
+    tick(r);
   }
 
   static bool is_partial(const Location& at) { return at.space == Space::partial; }
@@ -393,30 +350,31 @@ class Checker {
       return blame(r, "takes an unfinished sum for a value");
     }
     if (destination.range.count != source.range.count) return blame(r, "copies another length");
-    write(r, destination, read(r, source));
+    const auto values = read(r, source);
+    values_.assign(values.begin(), values.end());
+    if (!problem_) write(r, destination, values_);
   }
 
-  void reduce(int r, const Step& step) {
-    std::vector<std::vector<Symbol>> sources;
-    std::vector<std::uint8_t> levels;
-    for (const Location& source : plans_[r].sources(step)) {
-      sources.push_back(read(r, source));
-      levels.push_back(source.level);
-    }
-    if (problem_) return;
-    const std::size_t count = sources[0].size();
-    std::vector<Symbol> sums;
-    for (std::size_t i = 0; i < count; ++i) {
-      std::vector<Symbol> column;
-      for (const auto& source : sources) {
-        if (source.size() != count) return blame(r, "reduces sources of different lengths");
-        column.push_back(source[i]);
+  void reduce(int r, std::span<const Location> destinations, std::span<const Location> sources) {
+    const auto count = static_cast<std::size_t>(sources[0].range.count);
+    values_.clear();  // the sources, one after the other
+    Merger merger([&](std::size_t left, std::size_t right) {
+      for (std::size_t i = 0; i < count; ++i) {
+        Symbol& sum = values_[left * count + i];
+        sum = symbols_.merged(sum, values_[right * count + i]);
       }
-      sums.push_back(sum(column, levels));
+    });
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const auto values = read(r, sources[i]);
+      if (problem_) return;
+      if (values.size() != count) return blame(r, "reduces sources of different lengths");
+      values_.insert(values_.end(), values.begin(), values.end());
+      merger.push(i, sources[i].level);
     }
+    const auto sums = std::span(values_).subspan(merger.finish() * count, count);
     std::vector<Symbol> results;
-    for (const Symbol value : sums) results.push_back(finished(value));
-    for (const Location& destination : plans_[r].destinations(step)) {
+    for (const Symbol sum : sums) results.push_back(Symbols::finished(sum));
+    for (const Location& destination : destinations) {
       if (destination.range.count != static_cast<std::int64_t>(count)) {
         return blame(r, "reduces into a destination of another length");
       }
@@ -424,131 +382,185 @@ class Checker {
     }
   }
 
-  // Messages that are there for `to` from `from`.
-  std::deque<Message>& channel(int from, int to) {
-    return messages_[static_cast<std::int64_t>(from) * size() + to];
+  bool is_peer(int r, int peer) {
+    const bool known = peer >= 0 && peer < size();
+    if (!known) blame(r, "names rank {}, which does not exist", peer);
+    return known;
+  }
+  Channel& channel(int from, int to) {
+    const auto ranks = static_cast<std::size_t>(size());
+    if (channels_.empty()) channels_.resize(ranks * ranks);
+    return channels_[static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)];
   }
 
-  void send(int r, const Step& step) {
-    const Location& source = plans_[r].sources(step)[0];
-    Message message;
-    message.values = read(r, source);
-    message.partial = is_partial(source);
-    message.clock = ranks_[r].clock;
-    message.pending_send = ranks_[r].sends.size();
-    ranks_[r].sends.push_back({source, step.peer, 0, false});
-    channel(r, step.peer).push_back(std::move(message));
-  }
-
-  void receive(int r, const Step& step) {
-    const Location& destination = plans_[r].destinations(step)[0];
-    if (!inside(r, destination) || !may_touch(r, destination, true)) return;
-    ranks_[r].receives.push_back({step.peer, destination});
-  }
-
-  bool wait(int r, std::int64_t receives) {
+  void send(int r, int peer, const Location& source) {
+    if (!is_peer(r, peer)) return;
     RankState& rank = ranks_[r];
-    // All of them must be under way before any is taken, or a wait would be half done.
-    std::unordered_map<int, std::size_t> needed;
-    for (std::int64_t i = 0; i < receives - rank.landed; ++i) {
-      if (static_cast<std::size_t>(i) >= rank.receives.size()) {
-        blame(r, "waits for more receives than it asked for");
+    const auto values = read(r, source);
+    const int number = rank.sends_made();
+    Send& send = rank.sends.emplace_back();
+    send.source = source;
+    send.peer = peer;
+    send.values.assign(values.begin(), values.end());
+    if (full_) send.clock = rank.clock;
+    Channel& to_peer = channel(r, peer);
+    (to_peer.first == kNone ? to_peer.first : rank.send(to_peer.last).next) = number;
+    to_peer.last = number;
+    if (ranks_[peer].awaited_peer == r && match(peer)) wake(peer);
+  }
+
+  void receive(int r, int peer, const Location& destination) {
+    if (!is_peer(r, peer) || !inside(r, destination) || !may_touch(r, destination, true)) return;
+    ranks_[r].receives.push_back({peer, kNone, destination});
+  }
+
+  // Whether all that rank r awaits is under way: the i-th receive from a peer takes its i-th send.
+  bool match(int r) {
+    RankState& rank = ranks_[r];
+    rank.awaited_peer = kNone;
+    while (rank.matched < rank.awaited) {
+      Receive& receive = rank.receives[static_cast<std::size_t>(rank.matched - rank.landed)];
+      Channel& from_peer = channel(receive.peer, r);
+      if (from_peer.first == kNone) {
+        rank.awaited_peer = receive.peer;
         return false;
       }
-      const int peer = rank.receives[i].peer;
-      if (channel(peer, r).size() < ++needed[peer]) return false;
+      receive.send = from_peer.first;
+      from_peer.first = ranks_[receive.peer].send(receive.send).next;
+      ++rank.matched;
     }
+    return true;
+  }
+
+  // All messages must be under way before any lands, or a wait would be half done.
+  bool wait(int r, std::int64_t receives) {
+    RankState& rank = ranks_[r];
+    if (receives - rank.landed > static_cast<std::int64_t>(rank.receives.size())) {
+      blame(r, "waits for more receives than it asked for");
+      return false;
+    }
+    rank.awaited = receives;
+    if (!match(r)) return false;
     for (; rank.landed < receives; ++rank.landed) {
-      const PendingReceive receive = rank.receives.front();
+      const Receive receive = rank.receives.front();
       rank.receives.pop_front();
       land(r, receive);
+      if (problem_) return false;
     }
     return true;
   }
 
   bool flush(int r, std::int64_t sends) {
-    const std::size_t due = ranks_[r].sends_before + static_cast<std::size_t>(sends);
-    if (due <= ranks_[r].sends.size()) return leave(r, due);
+    const std::int64_t end = ranks_[r].sends_before + sends;
+    if (end <= ranks_[r].sends_made()) return leave(r, static_cast<int>(end));
     blame(r, "flushes more sends than it made");
     return false;
   }
 
-  void land(int r, const PendingReceive& receive) {
+  void land(int r, const Receive& receive) {
     RankState& rank = ranks_[r];
-    Message message = std::move(channel(receive.peer, r).front());
-    channel(receive.peer, r).pop_front();
-    if (message.partial != is_partial(receive.destination)) {
+    Send& message = ranks_[receive.peer].send(receive.send);
+    if (is_partial(message.source) != is_partial(receive.destination)) {
       return blame(r, "takes an unfinished sum for a value");
     }
-    if (static_cast<std::int64_t>(message.values.size()) != receive.destination.range.count) {
+    if (message.source.range.count != receive.destination.range.count) {
       return blame(r, "expects {} elements from rank {}, which sends {}",
-                   receive.destination.range.count, receive.peer, message.values.size());
+                   receive.destination.range.count, receive.peer, message.source.range.count);
     }
-    for (const PendingSend& send : sends_of(rank)) {
-      const bool left = !full_ || send.flushed ||
-                        (send.received_at > 0 && message.clock[send.peer] >= send.received_at);
-      if (overlaps(send.source, receive.destination) && !left) {
-        blame(r, "a message lands on what is still being sent");
+    if (full_) {
+      for (const Send& send : rank.sends) {
+        if (overlaps(send.source, receive.destination) && !has_left(send, message.clock)) {
+          blame(r, "a message lands on what is still being sent");
+        }
       }
+      for (int i = 0; i < size(); ++i) rank.clock[i] = std::max(rank.clock[i], message.clock[i]);
     }
     store(r, receive.destination, message.values);
-    ranks_[receive.peer].sends[message.pending_send].received_at = clock_of(r) + 1;
-    if (!full_) return;
-    for (int i = 0; i < size(); ++i) rank.clock[i] = std::max(rank.clock[i], message.clock[i]);
+    message.received_at = clock_of(r) + 1;
+    message.values = {};
+    message.clock = {};
+    received(receive.peer);
   }
 
-  bool pass_barrier(int host) {
-    const std::vector<int>& members = hosts_.members(host);
-    for (const int r : members) {
-      if (!ranks_[r].at_barrier) return false;
+  // One more of the sends of rank r has been received.
+  void received(int r) {
+    RankState& rank = ranks_[r];
+    while (rank.sends_received < rank.sends_made() &&
+           rank.send(rank.sends_received).received_at > 0) {
+      ++rank.sends_received;
     }
-    std::vector<int> known(ranks_[members[0]].clock.size(), 0);
-    for (const int r : members) {
+    drop_sends(rank);
+    if (rank.sends_awaited == kNone || rank.sends_received < rank.sends_awaited) return;
+    rank.sends_awaited = kNone;
+    wake(r);
+  }
+
+  // The last rank of a host to come lets all go on.
+  bool pass_barrier(int r) {
+    const int host = hosts_.of(r);
+    const std::vector<int>& members = hosts_.members(host);
+    if (++arrived_[host] < static_cast<int>(members.size())) return false;
+    arrived_[host] = 0;
+    std::vector<int> known(ranks_[r].clock.size(), 0);
+    for (const int member : members) {
       for (std::size_t i = 0; i < known.size() && full_; ++i) {
-        known[i] = std::max(known[i], ranks_[r].clock[i]);
+        known[i] = std::max(known[i], ranks_[member].clock[i]);
       }
     }
-    for (const int r : members) {
-      if (full_) ranks_[r].clock = known;
-      ranks_[r].at_barrier = false;
-      ++ranks_[r].epoch;
-      ++ranks_[r].step;
-      tick(r);
+    for (const int member : members) {
+      if (full_) ranks_[member].clock = known;
+      ++ranks_[member].epoch;
+      go_on(member);
+      if (member != r) wake(member);
     }
     return true;
   }
 
   void check_ends() {
     for (int r = 0; r < size(); ++r) {
-      if (ranks_[r].round == rounds_) continue;
-      if (ranks_[r].step == plans_[r].steps.size()) {
+      const RankState& rank = ranks_[r];
+      if (rank.round == rounds_) continue;
+      if (rank.step == plans_[r].step_count()) {
         blame(r, "its peers do not ask for all that it sends");
         continue;
       }
-      const Step& step = plans_[r].steps[ranks_[r].step];
-      blame(r, "waits for ever at '{}'", to_string(step.kind));
+      plans_[r].read(rank.position, step_);
+      blame(r, "waits for ever at '{}'", to_string(step_.kind));
     }
-    for (const auto& [ends, messages] : messages_) {
-      if (!messages.empty()) {
-        blame(static_cast<int>(ends / size()), "sent rank {} more than it asks for", ends % size());
+    for (int r = 0; r < size(); ++r) {
+      for (const Send& send : ranks_[r].sends) {
+        if (send.received_at == 0) blame(r, "sent rank {} more than it asks for", send.peer);
       }
     }
   }
 
-  const std::vector<Plan>& plans_;
+  const std::vector<PackedPlan>& plans_;
   const std::vector<Shape>& shapes_;
-  const Order order_;
   const bool eager_;
   const Hosts hosts_;
   const bool full_;
   const int rounds_;
-  const std::int64_t longest_;
-  std::vector<Parts> outgoing_;  // all_to_all: by rank; else one for all
-  std::vector<Parts> incoming_;  // all_to_all: by rank
+  Symbols symbols_;
+  const Needs needs_;  // of every plan
   std::vector<RankState> ranks_;
-  std::unordered_map<std::int64_t, std::deque<Message>> messages_;
+  std::vector<int> arrived_;       // by host: ranks that wait at the barrier
+  std::deque<int> movable_;        // ranks that may have something to do
+  std::vector<Channel> channels_;  // ranks × ranks, once there is a message
+  UnpackedStep step_;              // the one at hand
+  std::vector<Symbol> values_;     // that it handles
   std::optional<std::string> problem_;
 };
+
+// Sends that wait for their peers make a difference only where something is sent.
+std::optional<std::string> check(const std::vector<PackedPlan>& plans,
+                                 const std::vector<Shape>& shapes, Order order) {
+  for (const bool eager : {true, false}) {
+    Checker checker(plans, shapes, order, eager);
+    if (auto problem = checker.run()) return problem;
+    if (!checker.sent_any()) break;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -560,18 +572,19 @@ std::vector<Shape> shapes_of(const Shape& shape) {
 
 std::optional<std::string> check_plans(const std::vector<Plan>& plans,
                                        const std::vector<Shape>& shapes, Order order) {
-  for (const bool eager : {true, false}) {
-    if (auto problem = Checker(plans, shapes, order, eager).run()) return problem;
-  }
-  return std::nullopt;
+  return check({plans.begin(), plans.end()}, shapes, order);
 }
 
 std::optional<std::string> check_plan(const Algorithm& algorithm, const Shape& shape) {
-  const std::vector<Shape> shapes = shapes_of(shape);
-  std::vector<Plan> plans;
+  return check_plan(algorithm, shapes_of(shape));
+}
+
+std::optional<std::string> check_plan(const Algorithm& algorithm,
+                                      const std::vector<Shape>& shapes) {
+  std::vector<PackedPlan> plans;
   plans.reserve(shapes.size());
-  for (const Shape& of_rank : shapes) plans.push_back(algorithm.make(of_rank));
-  return check_plans(plans, shapes, algorithm.order);
+  for (const Shape& of_rank : shapes) plans.emplace_back(algorithm.make(of_rank));
+  return check(plans, shapes, algorithm.order);
 }
 
 }  // namespace lockstep

@@ -28,8 +28,12 @@ namespace lockstep {
 inline constexpr int kFullProofRanksMax = 256;
 
 // The first thing that is wrong with `algorithm` for `shape` (whose rank is ignored); empty:
-// proved. Time and memory grow with ranks × (ranks + count), and with the messages.
+// proved. Time grows with the steps and the elements they touch; memory with the buffers, the
+// messages under way, the plans (packed_plan.h) and ranks × ranks.
 std::optional<std::string> check_plan(const Algorithm& algorithm, const Shape& shape);
+
+// The same where ranks differ in more than their number.
+std::optional<std::string> check_plan(const Algorithm& algorithm, const std::vector<Shape>& shapes);
 
 // The same for given plans and shapes, one per rank.
 std::optional<std::string> check_plans(const std::vector<Plan>& plans,
