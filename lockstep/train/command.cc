@@ -58,6 +58,9 @@ void train(const TrainSettings& settings, Group& group, Progress* progress) {
     if (group.rank() == 0 && !settings.report.empty()) {
       require_writable_folder(folder_of(settings.report));
     }
+    if (group.rank() == 0 && !settings.trace.empty()) {
+      require_writable_folder(folder_of(settings.trace));
+    }
     data = open_data(settings);
   });
   const Report report = Trainer(settings, group, *data, progress).run();

@@ -35,6 +35,7 @@ struct TrainSettings {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
+  double clip_norm = 0;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -49,9 +50,10 @@ struct TrainSettings {
 
   std::int64_t eval_every = 1;
   std::int64_t eval_batch = 500;
-  std::int64_t check_replicas = 0;
+  std::int64_t check_replicas = 100;
   std::string output;
   std::string report;
+  std::string trace;
   std::int64_t log_every = 0;
 
   std::int64_t threads = 0;

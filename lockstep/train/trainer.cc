@@ -14,6 +14,7 @@
 
 #include "lockstep/base/version.h"
 #include "lockstep/env/files.h"
+#include "lockstep/torch/gradient_norm.h"
 #include "lockstep/torch/tensor.h"
 #include "lockstep/train/agree.h"
 #include "lockstep/train/optimizer.h"
@@ -82,9 +83,12 @@ Trainer::Trainer(const TrainSettings& settings, Group& group, const BatchSource&
                 .drop_last = settings.drop_last}),
       total_steps_(steps_of(settings, sampler_)),
       learning_rate_(learning_rate(settings, total_steps_)) {
-  ddp_ = std::make_unique<DistributedDataParallel>(
-      std::shared_ptr<torch::nn::Module>(model_), group,
-      DistributedOptions{.bucket_bytes_max = settings.bucket_bytes});
+  DistributedOptions options;
+  options.bucket_bytes_max = settings.bucket_bytes;
+  options.buffers = BufferSync::on_request;  // they are averaged where they are used
+  options.check_every = settings.check_replicas;
+  ddp_ = std::make_unique<DistributedDataParallel>(model_, group, options);
+  if (!settings.trace.empty()) ddp_->start_trace();
   optimizer_ = make_optimizer(settings, model_->parameters());
 }
 
@@ -112,6 +116,7 @@ Report Trainer::run() {
   }
   report.epochs = steps_done_ / sampler_.steps_per_epoch();
   save_model();
+  if (!settings_.trace.empty()) agree(group_, [&] { ddp_->write_trace(settings_.trace); });
   complete(report);
   if (progress_ != nullptr) progress_->end(report);
   return report;
@@ -139,9 +144,6 @@ void Trainer::train_epoch(std::int64_t epoch) {
   const std::int64_t steps = sampler_.steps_per_epoch();
   for (std::int64_t step = 0; step < steps && steps_done_ < total_steps_; ++step) {
     train_step(epoch, step);
-    if (settings_.check_replicas > 0 && steps_done_ % settings_.check_replicas == 0) {
-      check_replicas();
-    }
   }
 }
 
@@ -155,11 +157,23 @@ void Trainer::train_step(std::int64_t epoch, std::int64_t step_of_epoch) {
   if (samples.empty()) samples.push_back(0);
   const Batch batch = data_.load(Part::train, samples);
 
+  ddp_->begin_step();
   optimizer_->zero_grad();
   const torch::Tensor loss = functional::cross_entropy(model_->forward(batch.input), batch.target);
-  (weight == 1 ? loss : loss * weight).backward();
+  backward(weight == 1 ? loss : loss * weight);
+  if (settings_.clip_norm > 0) clip_gradients(model_->parameters(), settings_.clip_norm, group_);
   optimizer_->step();
   record_step(epoch, step_of_epoch, loss.item<double>(), ms_since(start));
+}
+
+void Trainer::backward(const torch::Tensor& loss) {
+  try {
+    loss.backward();
+  } catch (const Error& error) {
+    // That replicas differ all ranks see alike.
+    if (error.code() == Code::corrupt) throw AgreedError(error.code(), error.what());
+    throw;
+  }
 }
 
 void Trainer::record_step(std::int64_t epoch, std::int64_t step_of_epoch, double loss,
@@ -246,18 +260,6 @@ void Trainer::average_buffers() {
 
 std::vector<std::string> Trainer::checksums() {
   return group_.exchange(fmt::format("{:016x}", parameter_checksum(*model_)));
-}
-
-void Trainer::check_replicas() {
-  const std::vector<std::string> all = checksums();
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    throw AgreedError(
-        Code::corrupt,
-        fmt::format("after step {} the parameters of rank {} (checksum {}) differ from "
-                    "those of rank 0 ({})",
-                    steps_done_, rank, all[rank], all[0]));
-  }
 }
 
 void Trainer::save_model() {

@@ -38,11 +38,11 @@ class Trainer final {
   Report describe() const;
   void train_epoch(std::int64_t epoch);
   void train_step(std::int64_t epoch, std::int64_t step_of_epoch);
+  void backward(const torch::Tensor& loss);
   void record_step(std::int64_t epoch, std::int64_t step_of_epoch, double loss, double step_ms);
   double finish_epoch_loss(std::int64_t epoch);
   Evaluation evaluate();
   void average_buffers();
-  void check_replicas();
   void save_model();
   void complete(Report& report);
   std::vector<std::string> checksums();
