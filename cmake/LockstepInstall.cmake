@@ -6,4 +6,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.i
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
-  ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake DESTINATION ${config_dir})
+  ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake ${PROJECT_SOURCE_DIR}/cmake/LockstepTorch.cmake
+  DESTINATION ${config_dir})

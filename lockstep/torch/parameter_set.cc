@@ -9,7 +9,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/torch/tensor.h"
-#include "lockstep/torch/version_shim.h"
 
 namespace lockstep {
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "lockstep/reducer/reducer.h"
 #include "lockstep/torch/module_view.h"
+#include "lockstep/torch/version_shim.h"
 
 namespace lockstep {
 
@@ -66,7 +66,7 @@ class ParameterSet {
     std::size_t slot = 0;
     // Autograd itself holds the node that accumulates the gradient only weakly: without us it would
     // be made anew, without our hook.
-    std::shared_ptr<torch::autograd::Node> accumulator;
+    shim::NodeHandle accumulator;
     std::uintptr_t post_hook = 0;
     unsigned tensor_hook = 0;
     at::Tensor view;

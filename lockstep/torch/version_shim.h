@@ -9,8 +9,13 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace lockstep::shim {
+
+// What holds a node of the graph: a std::shared_ptr, in late 2.x a c10::intrusive_ptr.
+using NodeHandle =
+    decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
 // Runs `hook` after each accumulation into the gradient that `accumulator` feeds. The key removes
 // it.
