@@ -241,5 +241,27 @@ TEST_P(CaseOnEachTransport, NanWinsWhoeverHoldsIt) {  // S-NUM-16
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// A mean over something else than ranks: the sum, divided once, also for one rank.
+TEST_P(CaseOnEachTransport, AMeanOfSamples) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    const auto errors = run(ranks, [](Group& group) {
+      const auto sum = static_cast<float>(group.size() * (group.size() + 1)) / 2;
+      for (const std::int64_t samples : {1, 7, 64}) {
+        for (const std::size_t count : {1u, 5u, 40'000u}) {
+          std::vector<float> values(count, static_cast<float>(group.rank() + 1));
+          group.all_reduce(view(values, DType::f32), MeanOf{samples});
+          std::vector<float> later(count, static_cast<float>(group.rank() + 1));
+          group.async().all_reduce(view(later, DType::f32), MeanOf{samples}).wait();
+          EXPECT_EQ(values, std::vector<float>(count, sum / static_cast<float>(samples)));
+          EXPECT_EQ(values, later);
+        }
+      }
+      float one = 1;
+      EXPECT_THROW(group.all_reduce({&one, 1, DType::f32}, MeanOf{0}), Error);
+    });
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

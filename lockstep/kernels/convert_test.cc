@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "lockstep/kernels/norm.h"
 #include "lockstep/kernels/reduce.h"
 
 namespace lockstep {
@@ -72,6 +74,55 @@ TEST(AllFinite, FindsOneBadElementAnywhereInAnyType) {
       }
     }
   }
+}
+
+TEST(SumOfSquares, OfEveryTypeAndLength) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (const std::int64_t count : {0, 1, 15, 16, 17, 1000}) {
+      std::vector<float> values;
+      double expected = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        values.push_back(static_cast<float>(i % 7) - 3);
+        expected += values.back() * values.back();
+      }
+      std::vector<double> memory(values.size());
+      convert(bytes(memory), dtype, bytes(values), DType::f32, count);
+      EXPECT_EQ(sum_of_squares(bytes(memory), dtype, count), expected);
+    }
+  }
+}
+
+// Which source held what is not finite, also where the result is written over the sources.
+TEST(Reduce, TellsWhichSourceWasNotFinite) {
+  constexpr std::int64_t kCount = 3001;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (const std::size_t sources : {1u, 2u, 3u, 4u, 7u}) {
+      for (const std::int64_t at : {0, 1023, 1024, 3000}) {
+        for (std::size_t bad = 0; bad <= sources; ++bad) {
+          std::vector<std::vector<double>> memory(sources, std::vector<double>(kCount));
+          std::vector<Source> inputs;
+          std::vector<std::byte*> outputs;
+          for (std::size_t s = 0; s < sources; ++s) {
+            std::vector<float> values(kCount, 1.0F);
+            if (s == bad) values[static_cast<std::size_t>(at)] = INFINITY;
+            convert(bytes(memory[s]), dtype, bytes(values), DType::f32, kCount);
+            inputs.push_back({bytes(memory[s])});
+            outputs.push_back(bytes(memory[s]));
+          }
+          int found = -1;
+          reduce(outputs, inputs, kCount, dtype, Reduce::mean, 3, Stores::through_cache, &found);
+          EXPECT_EQ(found, bad == sources ? -1 : static_cast<int>(bad)) << to_string(dtype);
+        }
+      }
+    }
+  }
+  // Finite values whose sum is not.
+  std::vector<float> a(20, 3e38F), b(20, 3e38F);
+  const Source both[] = {{bytes(a)}, {bytes(b)}};
+  std::byte* to = bytes(a);
+  int found = -1;
+  reduce({&to, 1}, both, 20, DType::f32, Reduce::sum, 1, Stores::through_cache, &found);
+  EXPECT_EQ(found, 2);
 }
 
 }  // namespace
