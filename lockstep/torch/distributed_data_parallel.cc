@@ -135,7 +135,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
     if (!options.step) broadcast_module(module_, group_, last_live_);
   }
 
-  void sync_buffers() { broadcast_buffers(module_, group_); }
+  void sync_buffers() { broadcast_tensors(watch_.buffers(), group_); }
 
   void set_hooks(std::vector<CommunicationHook> hooks) {
     const std::lock_guard lock(mutex_);
@@ -314,7 +314,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   // What the ranks do together when the gradients are there: the same on all, in the same passes.
   void after_pass() {
     if (options_.buffers == BufferSync::after_backward) {
-      broadcast_buffers(module_, group_, join_ ? last_live_ : 0);
+      broadcast_tensors(watch_.buffers(), group_, join_ ? last_live_ : 0);
     }
     if (reducer_->not_finite() && !std::exchange(not_finite_reported_, true)) {
       const std::string what = reducer_->describe_not_finite();

@@ -61,17 +61,16 @@ void check_same_module(const ModuleView& module, Group& group) {
   }
 }
 
-void broadcast_buffers(const ModuleView& module, Group& group, int root) {
-  const NamedTensors buffers = module.buffers();
-  std::vector<TensorView> views;
-  for (const auto& [name, tensor] : buffers) views.emplace_back(tensor);
+void broadcast_tensors(const std::vector<at::Tensor>& tensors, Group& group, int root) {
+  const std::vector<TensorView> views(tensors.begin(), tensors.end());
   if (!views.empty()) group.broadcast(views, root);
 }
 
 void broadcast_module(const ModuleView& module, Group& group, int root) {
-  const NamedTensors parameters = module.parameters();
-  for (const auto& [name, tensor] : parameters) group.broadcast(tensor, root);
-  broadcast_buffers(module, group, root);
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : module.parameters()) tensors.push_back(tensor);
+  for (const auto& [name, tensor] : module.buffers()) tensors.push_back(tensor);
+  broadcast_tensors(tensors, group, root);
 }
 
 std::uint64_t parameter_checksum(const ModuleView& module, bool buffers) {

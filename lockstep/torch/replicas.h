@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/group/group.h"
 #include "lockstep/torch/module_view.h"
@@ -15,7 +16,7 @@ void check_same_module(const ModuleView& module, Group& group);
 
 // Collective. Every parameter and buffer becomes `root`'s, to the bit; each keeps its own layout.
 void broadcast_module(const ModuleView& module, Group& group, int root = 0);
-void broadcast_buffers(const ModuleView& module, Group& group, int root = 0);
+void broadcast_tensors(const std::vector<at::Tensor>& tensors, Group& group, int root = 0);
 
 // Checksum of all parameters in registration order (64 bits of XXH3): equal exactly when replicas
 // are bit-identical, for all practical purposes. `buffers` counts buffers in.

@@ -1,5 +1,6 @@
-// StructureWatch: sees whether a module's parameters are still those that it had. Cheap enough for
-// every step: it compares addresses, and builds no names unless something has changed.
+// StructureWatch: sees whether a module's parameters are still those that it had, and where its
+// buffers stand. Cheap enough for every step: it compares addresses, and builds no names unless
+// something has changed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +21,9 @@ class StructureWatch {
   // What has changed since, for a person ("parameter 'head.weight' was added"); empty: nothing. A
   // TorchScript module's list cannot change.
   std::optional<std::string> change();
+  // The buffers as they are now: a module may have put others in their places. Those that were
+  // registered when the watch was made.
+  std::vector<at::Tensor> buffers() const;
 
  private:
   struct Node {
@@ -27,10 +31,11 @@ class StructureWatch {
     const torch::nn::Module* module;
     std::vector<const void*> parameters;
     std::vector<const void*> children;
+    std::vector<std::string> buffers;  // by their names in this module
   };
-  void add(const torch::nn::Module* module, std::shared_ptr<torch::nn::Module> keep);
-
   void take_stock();
+  void add(const torch::nn::Module* module, std::shared_ptr<torch::nn::Module> keep,
+           const std::string& prefix, const NamedTensors& buffers);
 
   const ModuleView view_;
   std::vector<Node> nodes_;
