@@ -9,10 +9,10 @@ int main() {
   auto group = lockstep::init();
   auto net = std::make_shared<torch::nn::LinearImpl>(16, 1);
   lockstep::DistributedDataParallel ddp(net, group, {.weighting = lockstep::Weighting::samples});
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
   const auto truth = torch::arange(16, torch::kFloat).view({16, 1}) / 16;
   torch::manual_seed(group.rank());
-  const int batches = 100 + 50 * group.rank();
+  const int batches = 1000 + 100 * group.rank();
   ddp.join(
       [&] {
         for (int i = 0; i < batches; ++i) {

@@ -219,13 +219,23 @@ TEST(End, WhatRanksLeaveBehindIsKilledAtANormalEnd) {
   EXPECT_TRUE(launch.nothing_left(milliseconds(0)));
 }
 
-void kill_guard_of(pid_t launcher) {
+int kill_guards_of(pid_t launcher) {
   int guards = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     if (read_text(entry.path() / "comm") != "lockstep-guard\n") continue;
     if (number_after(read_text(entry.path() / "status"), "PPid:\t") != launcher) continue;
     ::kill(std::atoi(entry.path().filename().c_str()), SIGKILL);
     ++guards;
+  }
+  return guards;
+}
+
+// On a busy machine the ranks may be ready before the guard has given itself its name.
+void kill_guard_of(pid_t launcher) {
+  int guards = 0;
+  for (int i = 0; i < 500 && guards == 0; ++i) {
+    guards = kill_guards_of(launcher);
+    if (guards == 0) std::this_thread::sleep_for(milliseconds(10));
   }
   EXPECT_EQ(guards, 1);
 }
