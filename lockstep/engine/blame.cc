@@ -188,8 +188,11 @@ std::vector<int> missing_ranks(const Tracks& tracks, int ranks) {
   return {missing.begin(), missing.end()};
 }
 
-// The ranks without a record, unless the others wait for others.
-std::vector<int> lost_ranks(const std::vector<int>& missing, const Front& front) {
+// The ranks without a record, unless the others wait for others. Where the first error is that a
+// rank was lost, what the others were about to do when it broke their group says nothing.
+std::vector<int> lost_ranks(const std::vector<int>& missing, const Front& front,
+                            const std::string& first_error_code) {
+  if (first_error_code == "peer_lost") return missing;
   std::vector<int> awaited;
   std::ranges::copy_if(missing, std::back_inserter(awaited),
                        [&](int rank) { return front.awaited.contains(rank); });
@@ -290,7 +293,8 @@ Blame blame(const std::vector<FlightRecord>& records) {
   std::ranges::sort(tracks, {}, &Track::rank);
   if (!find_divergence(tracks, blame)) {
     const Front front = front_of(tracks);
-    const std::vector<int> lost = lost_ranks(missing_ranks(tracks, blame.ranks_of_group), front);
+    const std::vector<int> lost =
+        lost_ranks(missing_ranks(tracks, blame.ranks_of_group), front, first.error_code);
     if (!lost.empty()) {
       blame_missing(lost, front, blame);
     } else if (!find_stopped(front, blame)) {

@@ -118,6 +118,16 @@ TEST(Blame, AMissingRecordDoesNotHideTheRankThatOthersWaitFor) {
   EXPECT_THAT(found.ranks, ElementsAre(2));
 }
 
+// It broke the group before rank 2 came to what rank 0 waits in.
+TEST(Blame, ALostRankIsTheFirstCause) {
+  auto first = record(0, 3, {sum(0, 1), sum(1, 1, kFailed, {2})});
+  auto second = record(2, 3, {sum(0, 1)});
+  first.error_code = second.error_code = "peer_lost";
+  const Blame found = blame({first, second});
+  EXPECT_EQ(found.verdict, Verdict::missing);
+  EXPECT_THAT(found.ranks, ElementsAre(1));
+}
+
 TEST(Blame, OperationsBetweenTwoRanksAreNotCompared) {
   RecordedOperation send = sum(1, 5);
   send.operation = "send";
