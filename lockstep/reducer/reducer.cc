@@ -76,6 +76,7 @@ void Reducer::begin(const Part& part) {
     missing_[b] = plan_.buckets[b].gradients.size();
   }
   launched_ = done_ = 0;
+  arrival_.clear();  // of a pass that was broken off
 }
 
 void Reducer::wait_for_announcement() {

@@ -85,6 +85,19 @@ TEST(Reducer, TheOrderOfRankZeroIsAdoptedWithWhatTheSlotsHold) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+TEST(Reducer, AFirstPassThatIsBrokenOffLeavesNoOrderBehind) {
+  const std::vector<std::int64_t> counts = {5, 70, 1, 33};
+  const auto errors = run_ranks(3, Transport::shm, [&](Group& group) {
+    Reducer reducer(group, gradients(counts), {});
+    reducer.begin();
+    reducer.ready(2);
+    reducer.abandon();  // nothing was under way
+    for (int pass = 0; pass < 3; ++pass) one_pass(reducer, group, {1, 2, 0, 3}, counts);
+    EXPECT_LT(reducer.slot(1), reducer.slot(2));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
 TEST(Reducer, WhatNobodyProducesIsKnownOnEveryRank) {
   for (const Transport transport : {Transport::shm, Transport::tcp}) {
     const auto errors = run_ranks(3, transport, [&](Group& group) {
