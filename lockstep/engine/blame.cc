@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -192,7 +193,7 @@ std::vector<int> missing_ranks(const Tracks& tracks, int ranks) {
 // rank was lost, what the others were about to do when it broke their group says nothing.
 std::vector<int> lost_ranks(const std::vector<int>& missing, const Front& front,
                             const std::string& first_error_code) {
-  if (first_error_code == "peer_lost") return missing;
+  if (first_error_code == to_string(Code::peer_lost)) return missing;
   std::vector<int> awaited;
   std::ranges::copy_if(missing, std::back_inserter(awaited),
                        [&](int rank) { return front.awaited.contains(rank); });
